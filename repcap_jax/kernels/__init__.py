@@ -1,0 +1,1 @@
+"""Device code: arrays in, arrays out. No files, no flags, no model names."""

@@ -1,0 +1,90 @@
+"""Exact counting on device: bin counts of a tile, and totals beyond 32 bits without x64."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, UInt
+
+CountingStrategy = Literal["auto", "scatter", "onehot"]
+
+# float32 holds integers exactly up to 2^24; a chunk of 2^22 one-hot rows cannot come near it.
+_ONEHOT_CHUNK = 1 << 18
+
+
+class Counter(NamedTuple):
+    """An unsigned 64-bit total in two 32-bit limbs: `high * 2^32 + low`."""
+
+    low: UInt[Array, "..."]
+    high: UInt[Array, "..."]
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...] = ()) -> Counter:
+        return cls(jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.uint32))
+
+    def add(self, counts: Int[Array, "..."]) -> Counter:
+        """This total plus non-negative 32-bit `counts`, with the carry."""
+        low = self.low + counts.astype(jnp.uint32)
+        return Counter(low, self.high + (low < self.low).astype(jnp.uint32))
+
+    def merge(self, other: Counter) -> Counter:
+        """The sum of two totals, with the carry."""
+        summed = self.add(other.low)
+        return Counter(summed.low, summed.high + other.high)
+
+    def total(self) -> np.ndarray:
+        """The totals as int64, on the host."""
+        return (np.asarray(self.high).astype(np.int64) << 32) + np.asarray(self.low).astype(np.int64)
+
+
+def count_bins(index: Int[Array, "..."], bins: int, strategy: CountingStrategy = "auto") -> Int[Array, " bins"]:
+    """How often each of the bins `0 .. bins-1` occurs in `index`; the value `bins` is ignored.
+
+    Two exact strategies. `"scatter"` adds one to a bin per entry: about 2 ns an entry on a CPU, but on accelerators
+    thousands of threads then wait for the same few hundred addresses. `"onehot"` writes the bin number as
+    `high * L + low` and takes `counts[high, low] = sum_e onehot_high[e] onehot_low[e]`, a product for the matrix unit.
+    `"auto"` picks by the platform the program is compiled for.
+
+    Args:
+      index: integers in `0 .. bins`, any shape, fewer than 2^31 entries.
+      bins: number of bins.
+      strategy: `"auto"`, `"scatter"` or `"onehot"`.
+    Returns:
+      `(bins,)` int32.
+    """
+    if strategy == "scatter":
+        return _count_by_scatter(index, bins)
+    if strategy == "onehot":
+        return _count_by_onehot(index, bins)
+    return jax.lax.platform_dependent(
+        index,
+        cpu=lambda i: _count_by_scatter(i, bins),
+        default=lambda i: _count_by_onehot(i, bins),
+    )
+
+
+def _count_by_scatter(index: Int[Array, "..."], bins: int) -> Int[Array, " bins"]:
+    counts = jnp.zeros(bins + 1, jnp.int32)
+    return counts.at[index].add(1, mode="promise_in_bounds")[:bins]
+
+
+def _count_by_onehot(index: Int[Array, "..."], bins: int) -> Int[Array, " bins"]:
+    low_size = math.ceil(math.sqrt(bins + 1))
+    high_size = math.ceil((bins + 1) / low_size)
+    flat = index.reshape(-1)
+    chunk = min(_ONEHOT_CHUNK, flat.size)
+    flat = jnp.pad(flat, (0, -flat.size % chunk), constant_values=bins)
+
+    def add_chunk(counts: Array, part: Array) -> tuple[Array, None]:
+        high = jax.nn.one_hot(part // low_size, high_size, dtype=jnp.bfloat16)
+        low = jax.nn.one_hot(part % low_size, low_size, dtype=jnp.bfloat16)
+        # Zeros and ones are exact in bfloat16, and their sums over a chunk are exact in the float32 accumulator.
+        part_counts = jax.lax.dot_general(high, low, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+        return counts + part_counts.astype(jnp.int32), None
+
+    counts, _ = jax.lax.scan(add_chunk, jnp.zeros((high_size, low_size), jnp.int32), flat.reshape(-1, chunk))
+    return counts.reshape(-1)[:bins]
