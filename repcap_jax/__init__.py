@@ -1,0 +1,52 @@
+"""Measure the geometry of language-model representations, on CPUs, GPUs, TPUs and across hosts.
+
+    import repcap_jax as rc
+    checkpoint = rc.open_checkpoint("HuggingFaceTB/SmolLM2-135M")
+    found = rc.similarity_distribution(checkpoint.embedding())
+    rc.representational_capacity(found.d_model, found.epsilon)
+
+Public names are imported when they are first used, so that `import repcap_jax` is fast and touches no device.
+"""
+
+import importlib
+from typing import Any
+
+from repcap_jax._version import __version__
+
+_MODULES = {"laws": "repcap_jax.capacity", "bounds": "repcap_jax.capacity", "constructions": "repcap_jax.capacity"}
+_HOMES = {
+    "repcap_jax.capacity.estimate": (
+        "capacity_bracket",
+        "capacity_range",
+        "direction_budget",
+        "geometry_class",
+        "representational_capacity",
+    ),
+    "repcap_jax.capacity.fits": ("fit_law",),
+    "repcap_jax.checkpoints": ("Checkpoint", "CheckpointError", "open_checkpoint"),
+    "repcap_jax.embeddings.geometry": ("EmbeddingGeometry", "embedding_geometry"),
+    "repcap_jax.embeddings.similarity": (
+        "SimilarityDistribution",
+        "corresponding_cosines",
+        "similarity_distribution",
+    ),
+    "repcap_jax.kernels.moments": ("cosine_moments",),
+    "repcap_jax.kernels.pairs": ("fold_pairs", "nearest_neighbours", "pair_histogram"),
+    "repcap_jax.kernels.placement": ("device_mesh",),
+    "repcap_jax.kernels.reducers": ("Extremes", "Histogram", "NearestNeighbours", "PairsAbove"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_MODULES, *_HOME_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(_HOME_OF[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{_MODULES[name]}.{name}")
+    raise AttributeError(f"module 'repcap_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

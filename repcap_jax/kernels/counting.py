@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, UInt
+from jaxtyping import Array, Int, Integer, UInt
 
 CountingStrategy = Literal["auto", "scatter", "onehot"]
 
@@ -26,7 +26,7 @@ class Counter(NamedTuple):
     def zeros(cls, shape: tuple[int, ...] = ()) -> Counter:
         return cls(jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.uint32))
 
-    def add(self, counts: Int[Array, "..."]) -> Counter:
+    def add(self, counts: Integer[Array, "..."]) -> Counter:
         """This total plus non-negative 32-bit `counts`, with the carry."""
         low = self.low + counts.astype(jnp.uint32)
         return Counter(low, self.high + (low < self.low).astype(jnp.uint32))
@@ -38,7 +38,8 @@ class Counter(NamedTuple):
 
     def total(self) -> np.ndarray:
         """The totals as int64, on the host."""
-        return (np.asarray(self.high).astype(np.int64) << 32) + np.asarray(self.low).astype(np.int64)
+        high, low = (np.asarray(limb).astype(np.int64) for limb in (self.high, self.low))
+        return np.asarray((high << 32) + low)
 
 
 def count_bins(index: Int[Array, "..."], bins: int, strategy: CountingStrategy = "auto") -> Int[Array, " bins"]:

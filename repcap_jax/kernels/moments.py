@@ -105,8 +105,7 @@ def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = 
     n = len(x) - len(left_out)
     if n < 2:
         raise ValueError(
-            f"need at least two usable rows for a pair, got {n} of {len(x)} "
-            f"({len(left_out)} are zero or not finite)"
+            f"need at least two usable rows for a pair, got {n} of {len(x)} ({len(left_out)} are zero or not finite)"
         )
     mean_row = _fetch(sums, mesh).total() / n
 
@@ -158,9 +157,9 @@ def _add_gram(gram: _Sum, placed: Placed, centre: Array, *, mesh: Mesh, precisio
     def local(gram: _Sum, placed: Placed, centre: Array) -> _Sum:
         def part(rows: Array, usable: Array) -> Array:
             centred = jnp.where(usable[:, None], rows - centre, 0.0)
-            return jax.lax.dot_general(
-                centred, centred, (((0,), (0,)), ((), ())), precision=PRECISIONS[precision]
-            )[None]
+            return jax.lax.dot_general(centred, centred, (((0,), (0,)), ((), ())), precision=PRECISIONS[precision])[
+                None
+            ]
 
         return _over_chunks(gram, placed, part)
 

@@ -416,7 +416,7 @@ def _share_done(done: list[tuple[int, int, int]], calls: list[tuple[int, int, in
     """Share of the tiles in the calls done; a shard meeting itself has fewer tiles in its later rows."""
     tile_rows = max(last for _, _, last in calls)
 
-    def tiles(call: tuple[int, int, int]) -> float:
+    def tiles(call: tuple[int, int, int]) -> int:
         step, first, last = call
         triangle = same and step == 0
         return sum(tile_rows - row if triangle else tile_rows for row in range(first, last))

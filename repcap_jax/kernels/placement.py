@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Shaped
 from repcap_jax.kernels.precision import row_scales
 
 AXIS = "rows"  # the mesh's only axis
+SHARD_MULTIPLE = 128  # shard sizes are a multiple of this many rows
 
 # Bytes moved from the host at a time: large enough to hide the call, small beside any matrix worth sharding.
 _COPY_BYTES = 32 << 20
@@ -82,7 +83,7 @@ class Placed(NamedTuple):
 
 
 def place(x: np.ndarray, slab: Slab, size: int, mesh: Mesh) -> Placed:
-    """Copy a slab to the mesh, each shard padded with zero rows to `size`.
+    """Copy a slab to the mesh, each shard padded with zero rows to `size`, a multiple of `SHARD_MULTIPLE`.
 
     Shards are filled in place, a block at a time, so that neither a padded copy on the host nor a second buffer on the
     device exists. In a run of several processes each one reads only the rows of its own devices.
@@ -128,7 +129,12 @@ def _write(shard: Array, block: Array, start: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames="mesh")
 def _sharded_scales(values: Array, mesh: Mesh) -> Array:
-    return jax.shard_map(row_scales, mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False)(values)
+    def local(values: Array) -> Array:
+        # A few rows at a time: what the norm needs on the way would otherwise be another matrix or two.
+        blocks = values.reshape(-1, SHARD_MULTIPLE, values.shape[1])
+        return jax.lax.map(row_scales, blocks).reshape(-1)
+
+    return jax.shard_map(local, mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False)(values)
 
 
 @functools.partial(jax.jit, static_argnames="mesh")

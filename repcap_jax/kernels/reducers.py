@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from repcap_jax.kernels.counting import Counter, CountingStrategy, count_bins
 
+_HITS_AT_A_TIME = 8192  # enough that even a tile full of hits takes few rounds
 _NO_ID = np.iinfo(np.int32).max  # larger than any row number, so that a real one wins a tie
 
 
@@ -281,9 +282,7 @@ class _Best(NamedTuple):
 
 def _better(a: _Best, b: _Best) -> _Best:
     """The larger cosine of two, or the lexicographically first pair."""
-    first = (a.cosine > b.cosine) | (
-        (a.cosine == b.cosine) & ((a.i < b.i) | ((a.i == b.i) & (a.j <= b.j)))
-    )
+    first = (a.cosine > b.cosine) | ((a.cosine == b.cosine) & ((a.i < b.i) | ((a.i == b.i) & (a.j <= b.j))))
     return jax.tree.map(lambda x, y: jnp.where(first, x, y), a, b)
 
 
@@ -390,7 +389,7 @@ class PairsAbove:
         i, j = (ids.reshape(-1) for ids in tile.pair_ids())
         negated = -tile.cosines.reshape(-1)
         size = negated.shape[0]
-        chunk = min(self.cap, 4096, size)
+        chunk = min(_HITS_AT_A_TIME, size)
 
         def entering(left: Array, state: _Listed) -> Array:
             return left & (negated <= state.negated[-1])

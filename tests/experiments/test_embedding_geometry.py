@@ -1,0 +1,170 @@
+"""The experiment as a user runs it: in a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = [sys.executable, "-m", "experiments.embedding_geometry"]
+
+
+def start(*flags, **options):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(
+        [*COMMAND, *flags],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run(*flags, timeout=240):
+    process = start(*flags)
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+def records(workdir):
+    lines = (workdir / "records.jsonl").read_text().splitlines()
+    return [json.loads(line, parse_constant=pytest.fail) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Three matrices in files: near-orthogonal, shifted, and one of zeros that cannot be measured."""
+    folder = tmp_path_factory.mktemp("models")
+    rng = np.random.default_rng(1)
+    np.save(folder / "flat.npy", rng.standard_normal((500, 512)).astype(np.float32))
+    np.save(folder / "shifted.npy", (rng.standard_normal((400, 64)) + 0.7).astype(np.float32))
+    np.save(folder / "zeros.npy", np.zeros((50, 8), np.float32))
+    return folder
+
+
+def test_sweep_fails_goes_on_and_resumes(models, tmp_path):
+    listing = tmp_path / "models.txt"
+    listing.write_text(f"# one a line\n{models / 'shifted.npy'}\n\n{models / 'zeros.npy'}  # nothing in it\n")
+    published = tmp_path / "published.csv"
+    published.write_text("# source: a test\nmodel,d_model,epsilon,capacity\nSome Model,1024,0.07,1e6\n")
+    workdir = tmp_path / "run"
+    flags = [f"--model={models / 'flat.npy'}", f"--models_file={listing}", f"--workdir={workdir}", "--cpu_devices=3"]
+    code, out, err = run(*flags, f"--published={published}")
+    assert code == 1, err
+    assert "class 2" in out and "class 1" in out and "zeros.npy: failed: need at least two usable rows" in err
+    done = {record["model"]: record for record in records(workdir) if record["status"] == "done"}
+    assert set(done) == {"flat", "shifted"}
+    assert done["flat"]["matrices"]["embedding"]["distribution"]["n_pairs"] == 500 * 499 // 2
+    assert done["flat"]["matrices"]["embedding"]["distribution"]["devices"] == 3
+    with np.load(workdir / done["flat"]["histogram"]) as arrays:
+        assert arrays["embedding_counts"].sum() == 500 * 499 // 2
+    state = json.loads((workdir / "run.json").read_text())
+    assert state["settings"]["cpu_devices"] == 3 and len(state["devices"]) == 3 and state["versions"]["jax"]
+    for name in ("capacity_table.csv", "capacity_table.md", "capacity_table.tex", "report.html"):
+        assert (workdir / name).stat().st_size > 100
+    for name in ("similarity_embedding", "similarity_embedding_tail", "epsilon_by_width"):
+        assert (workdir / f"{name}.png").stat().st_size > 1000 and (workdir / f"{name}.pdf").stat().st_size > 1000
+
+    # The same command again: finished models are not measured again, the failed one is tried again.
+    before = len(records(workdir))
+    code, out, err = run(*flags)
+    assert code == 1 and out.count("finished in an earlier run") == 2 and len(records(workdir)) == before + 1
+    # Other settings are other results.
+    code, out, err = run(f"--model={models / 'flat.npy'}", f"--workdir={workdir}", "--bins=100", "--cpu_devices=1")
+    assert code == 0 and "finished in an earlier run" not in out, err
+
+
+def test_killed_run_restarts(models, tmp_path):
+    """SIGKILL in the middle of a sweep: what was finished stays, the rest is done on the next start."""
+    rng = np.random.default_rng(2)
+    np.save(tmp_path / "large.npy", rng.standard_normal((30_000, 256)).astype(np.float32))
+    flags = [
+        f"--model={models / 'flat.npy'}",
+        f"--model={tmp_path / 'large.npy'},{models / 'shifted.npy'}",
+        f"--workdir={tmp_path / 'run'}",
+    ]
+    process = start(*flags)
+    log = tmp_path / "run" / "records.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (log.exists() and log.read_text().count("\n")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert [record["model"] for record in records(tmp_path / "run")] == ["flat"]
+
+    code, out, err = run(*flags, "--moments_only=false")
+    assert code == 0, err
+    assert out.count("finished in an earlier run") == 1
+    assert [record["model"] for record in records(tmp_path / "run")] == ["flat", "large", "shifted"]
+    assert not list((tmp_path / "run").glob("*.tmp*"))
+
+
+def test_smoke_needs_no_model(tmp_path):
+    code, out, err = run("--smoke", f"--workdir={tmp_path / 'run'}", "--moments_only")
+    assert code == 0 and "smoke-matrix" in out, err
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_two_processes(models, tmp_path):
+    """Two processes of two devices: one set of results, written by process 0."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    common = [f"--model={models / 'flat.npy'}", "--cpu_devices=2", "--distributed", f"--coordinator={address}"]
+    processes = [
+        start(*common, "--processes=2", f"--process_id={number}", f"--workdir={tmp_path / str(number)}")
+        for number in range(2)
+    ]
+    try:
+        outputs = [process.communicate(timeout=240) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    (record,) = records(tmp_path / "0")
+    assert record["matrices"]["embedding"]["distribution"]["devices"] == 4
+    assert not (tmp_path / "1").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "name a model"),
+        (["--model=a.npy"], "--workdir is required"),
+        (["--model=a.npy", "--which=head"], "--which takes"),
+        (["--model=a.npy", "--rows=some"], "rows"),
+        (["--model=a.npy", "--bins=0"], "bins"),
+        (["--model=a.npy", "--tile=1000"], "power of two"),
+        (["--model=a.npy", "--precision=double"], "precision"),
+        (["--model=a.npy", "--cpu_devices=0"], "cpu_devices"),
+        (["--model=a.npy", "--colour=red"], "colour"),
+        (["--model=a.npy", "stray"], "unexpected arguments"),
+        (["--models_file=/nowhere/list.txt"], "cannot be read"),
+        (["--model=a.npy", "--published=/nowhere/points.csv"], "--published"),
+        (["--model=a.npy", "--workdir=/proc/nowhere/run"], "workdir"),
+        (["--model=a.npy", "--process_id=1"], "--distributed"),
+    ],
+)
+def test_wrong_flags_are_refused_before_any_work(flags, says, tmp_path):
+    given = any(flag.startswith("--workdir") for flag in flags) or "required" in says
+    code, out, err = run(*flags, *([] if given else [f"--workdir={tmp_path / 'run'}"]))
+    assert code == 2 and says in err, err
+    assert "Traceback" not in err
+    assert not (tmp_path / "run" / "records.jsonl").exists()
+
+
+def test_missing_model_is_a_recorded_failure(tmp_path):
+    code, out, err = run("--model=/nowhere/model", f"--workdir={tmp_path / 'run'}")
+    assert code == 1 and "/nowhere/model" in err and "Traceback" not in err
+    (record,) = records(tmp_path / "run")
+    assert record["status"] == "failed" and record["error"]["message"]
