@@ -28,8 +28,29 @@ class Counter(NamedTuple):
 
     def add(self, counts: Integer[Array, "..."]) -> Counter:
         """This total plus non-negative 32-bit `counts`, with the carry."""
-        low = self.low + counts.astype(jnp.uint32)
-        return Counter(low, self.high + (low < self.low).astype(jnp.uint32))
+        return self._carried(self.low + counts.astype(jnp.uint32))
+
+    def count(self, index: Int[Array, "..."], strategy: CountingStrategy = "auto") -> Counter:
+        """This total plus how often each of `0 .. bins-1` occurs in `index`, for a counter of shape `(bins,)`.
+
+        Two exact strategies. `"scatter"` adds one to a bin per entry: about 2 ns an entry on a CPU, but on accelerators
+        thousands of threads then wait for the same few hundred addresses. `"onehot"` writes the bin number as
+        `high * L + low` and takes `counts[high, low] = sum_e onehot_high[e] onehot_low[e]`, a product for the matrix
+        unit. `"auto"` picks by the platform the program is compiled for.
+
+        Args:
+          index: integers in `0 .. bins-1`, any shape, fewer than 2^31 entries.
+          strategy: `"auto"`, `"scatter"` or `"onehot"`.
+        """
+        if strategy == "scatter":
+            return self._scattered(index)
+        if strategy == "onehot":
+            return self.add(_count_by_onehot(index, self.low.shape[0]))
+        return jax.lax.platform_dependent(
+            index,
+            cpu=lambda i: self.count(i, "scatter"),
+            default=lambda i: self.count(i, "onehot"),
+        )
 
     def merge(self, other: Counter) -> Counter:
         """The sum of two totals, with the carry."""
@@ -41,44 +62,21 @@ class Counter(NamedTuple):
         high, low = (np.asarray(limb).astype(np.int64) for limb in (self.high, self.low))
         return np.asarray((high << 32) + low)
 
+    def _scattered(self, index: Int[Array, "..."]) -> Counter:
+        # Straight into the total: a bin gains fewer than 2^31, so that it wrapped exactly if it is smaller now.
+        return self._carried(self.low.at[index].add(jnp.uint32(1), mode="promise_in_bounds"))
 
-def count_bins(index: Int[Array, "..."], bins: int, strategy: CountingStrategy = "auto") -> Int[Array, " bins"]:
-    """How often each of the bins `0 .. bins-1` occurs in `index`; the value `bins` is ignored.
-
-    Two exact strategies. `"scatter"` adds one to a bin per entry: about 2 ns an entry on a CPU, but on accelerators
-    thousands of threads then wait for the same few hundred addresses. `"onehot"` writes the bin number as
-    `high * L + low` and takes `counts[high, low] = sum_e onehot_high[e] onehot_low[e]`, a product for the matrix unit.
-    `"auto"` picks by the platform the program is compiled for.
-
-    Args:
-      index: integers in `0 .. bins`, any shape, fewer than 2^31 entries.
-      bins: number of bins.
-      strategy: `"auto"`, `"scatter"` or `"onehot"`.
-    Returns:
-      `(bins,)` int32.
-    """
-    if strategy == "scatter":
-        return _count_by_scatter(index, bins)
-    if strategy == "onehot":
-        return _count_by_onehot(index, bins)
-    return jax.lax.platform_dependent(
-        index,
-        cpu=lambda i: _count_by_scatter(i, bins),
-        default=lambda i: _count_by_onehot(i, bins),
-    )
-
-
-def _count_by_scatter(index: Int[Array, "..."], bins: int) -> Int[Array, " bins"]:
-    counts = jnp.zeros(bins + 1, jnp.int32)
-    return counts.at[index].add(1, mode="promise_in_bounds")[:bins]
+    def _carried(self, low: UInt[Array, "..."]) -> Counter:
+        return Counter(low, self.high + (low < self.low).astype(jnp.uint32))
 
 
 def _count_by_onehot(index: Int[Array, "..."], bins: int) -> Int[Array, " bins"]:
-    low_size = math.ceil(math.sqrt(bins + 1))
-    high_size = math.ceil((bins + 1) / low_size)
+    low_size = math.ceil(math.sqrt(bins))
+    high_size = math.ceil(bins / low_size)
     flat = index.reshape(-1)
     chunk = min(_ONEHOT_CHUNK, flat.size)
-    flat = jnp.pad(flat, (0, -flat.size % chunk), constant_values=bins)
+    # A high part beyond the last one has an all-zero one-hot row, so that padding counts nowhere.
+    flat = jnp.pad(flat, (0, -flat.size % chunk), constant_values=low_size * high_size)
 
     def add_chunk(counts: Array, part: Array) -> tuple[Array, None]:
         high = jax.nn.one_hot(part // low_size, high_size, dtype=jnp.bfloat16)

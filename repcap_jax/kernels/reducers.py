@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from repcap_jax.kernels.counting import Counter, CountingStrategy, count_bins
+from repcap_jax.kernels.counting import Counter, CountingStrategy
 
 _HITS_AT_A_TIME = 8192  # enough that even a tile full of hits takes few rounds
 _NO_ID = np.iinfo(np.int32).max  # larger than any row number, so that a real one wins a tie
@@ -122,21 +122,23 @@ class Histogram:
         object.__setattr__(self, "range", (low, high))
 
     def start(self, extent: Extent) -> Counter:
-        return Counter.zeros((self.bins,))
+        return Counter.zeros((self.bins + 1,))  # the last one takes what is not to be counted
 
     def update(self, state: Counter, tile: Tile) -> Counter:
         low, high = self.range
         position = (tile.cosines - low) * (self.bins / (high - low))
-        # Truncation is floor here: what is below `low` is masked, and `high` itself belongs to the last bin.
-        index = jnp.minimum(position.astype(jnp.int32), self.bins - 1)
-        inside = tile.mask & (tile.cosines >= low) & (tile.cosines <= high)
-        return state.add(count_bins(jnp.where(inside, index, self.bins), self.bins, self.strategy))
+        # Truncation is floor here: what is below `low` is left out, and `high` itself belongs to the last bin.
+        index = jax.lax.clamp(0, position.astype(jnp.int32), self.bins - 1)
+        inside = tile.mask
+        if low > -1.0 or high < 1.0:
+            inside &= (tile.cosines >= low) & (tile.cosines <= high)
+        return state.count(jnp.where(inside, index, self.bins), self.strategy)
 
     def merge(self, a: Counter, b: Counter) -> Counter:
         return a.merge(b)
 
     def finish(self, state: Counter, rows: int) -> HistogramResult:
-        return HistogramResult(state.total(), np.linspace(*self.range, self.bins + 1))
+        return HistogramResult(state.total()[:-1], np.linspace(*self.range, self.bins + 1))
 
 
 class Neighbours(NamedTuple):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from repcap_jax.kernels.counting import Counter, count_bins
+from repcap_jax.kernels.counting import Counter
 from repcap_jax.kernels.pairs import pair_histogram
 
 
@@ -12,16 +12,24 @@ from repcap_jax.kernels.pairs import pair_histogram
 @pytest.mark.parametrize("bins", [1, 2, 3, 63, 64, 2000])
 @pytest.mark.parametrize("shape", [(1,), (7, 13), (600, 700)])
 def test_both_strategies_are_exact(strategy, bins, shape):
-    index = np.random.default_rng(bins).integers(0, bins + 1, shape).astype(np.int32)
-    counts = count_bins(jnp.asarray(index), bins, strategy)
-    np.testing.assert_array_equal(counts, np.bincount(index.ravel(), minlength=bins + 1)[:bins])
+    index = np.random.default_rng(bins).integers(0, bins, shape).astype(np.int32)
+    counter = Counter.zeros((bins,)).count(jnp.asarray(index), strategy)
+    np.testing.assert_array_equal(counter.total(), np.bincount(index.ravel(), minlength=bins))
 
 
 def test_one_full_bin_is_exact_beyond_float32_integers():
     """Twenty million equal entries: a float32 count would stop at 16,777,216."""
     index = jnp.zeros(20_000_000, jnp.int32)
     for strategy in ("scatter", "onehot"):
-        assert count_bins(index, 3, strategy).tolist() == [20_000_000, 0, 0]
+        assert Counter.zeros((3,)).count(index, strategy).total().tolist() == [20_000_000, 0, 0]
+
+
+def test_counting_carries():
+    """A bin on the verge of 2^32 moves on to the second limb."""
+    full = Counter(jnp.array([2**32 - 2, 5], jnp.uint32), jnp.array([1, 0], jnp.uint32))
+    index = jnp.array([0, 0, 0, 1], jnp.int32)
+    for strategy in ("scatter", "onehot"):
+        assert full.count(index, strategy).total().tolist() == [2**33 + 1, 6]
 
 
 def test_counter_carries():
