@@ -15,6 +15,7 @@ import gc
 import importlib.util
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -113,15 +114,19 @@ def torch_histogram(x: np.ndarray, block: int = 2048) -> np.ndarray:
 
 
 def measure(timed: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Seconds of each way, run in turns after one run of each that is not counted."""
+    """Seconds of each way, run in turns; what JAX compiles runs once more beforehand, not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in timed}
     for turn in range(FLAGS.repeats + 1):
         for name, way in timed.items():
+            if turn == 0 and name.startswith(("NumPy", "torch")):
+                continue
             gc.collect()
             started = time.perf_counter()
             way()
+            took = time.perf_counter() - started
+            print(f"turn {turn} of {FLAGS.repeats}: {name}: {took:.3f} s", file=sys.stderr, flush=True)
             if turn:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(took)
     return seconds
 
 

@@ -33,6 +33,7 @@ from .estimate import (
 from .fit_range import FitRange
 from .fits import FitErrors, LawFit, fit_errors, fit_law
 from .grids import PackingGrid, load_grid
+from .isotropic import IsotropicReference
 from .laws import (
     FOUR_PARAMETER,
     JL_OPTIMISED,
@@ -67,6 +68,7 @@ __all__ = [
     "FitErrors",
     "FitRange",
     "FourParameterLaw",
+    "IsotropicReference",
     "JLLaw",
     "Law",
     "LawFit",

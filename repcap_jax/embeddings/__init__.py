@@ -2,7 +2,6 @@
 
 from repcap_jax.embeddings.geometry import EmbeddingGeometry, MatrixGeometry, embedding_geometry
 from repcap_jax.embeddings.similarity import (
-    IsotropicReference,
     SimilarityDistribution,
     corresponding_cosines,
     duplicate_rows,
@@ -11,7 +10,6 @@ from repcap_jax.embeddings.similarity import (
 
 __all__ = [
     "EmbeddingGeometry",
-    "IsotropicReference",
     "MatrixGeometry",
     "SimilarityDistribution",
     "corresponding_cosines",

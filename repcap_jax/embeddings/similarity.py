@@ -1,4 +1,4 @@
-"""The distribution of all pairwise cosines of a matrix of vectors, and what dimension alone would give."""
+"""The distribution of all pairwise cosines of a matrix of vectors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
-from scipy import stats
 
+from repcap_jax.capacity.isotropic import IsotropicReference
 from repcap_jax.kernels.moments import cosine_moments
 from repcap_jax.kernels.pairs import Progress, fold_pairs
 from repcap_jax.kernels.placement import check_matrix
@@ -17,50 +17,6 @@ from repcap_jax.kernels.precision import resolve_precision
 from repcap_jax.kernels.reducers import ExtremePair, Extremes, Histogram
 
 _LISTED = 1000  # row numbers written to a record; the full lists stay on the object
-
-
-@dataclasses.dataclass(frozen=True)
-class IsotropicReference:
-    """What n independent vectors of an isotropic Gaussian in R^d give: structure is what departs from it.
-
-    The cosine of two such vectors has mean 0, standard deviation 1 / sqrt(d) and density proportional to
-    (1 - c^2)^((d - 3) / 2) on [-1, 1], so that epsilon = 2 / sqrt(d).
-
-    Attributes:
-      n: number of vectors.
-      d: dimension.
-    """
-
-    n: int
-    d: int
-
-    @property
-    def mean(self) -> float:
-        return 0.0
-
-    @property
-    def std(self) -> float:
-        return 1.0 / np.sqrt(self.d)
-
-    @property
-    def epsilon(self) -> float:
-        return 2.0 / np.sqrt(self.d)
-
-    @property
-    def largest(self) -> float:
-        """The cosine that one pair in n(n-1)/2 exceeds on average: about the largest that chance produces."""
-        return float(self._beta().isf(2.0 / (self.n * (self.n - 1))) * 2 - 1)
-
-    def density(self, cosines: np.ndarray) -> np.ndarray:
-        """Probability density of a cosine."""
-        return self._beta().pdf((np.asarray(cosines, np.float64) + 1) / 2) / 2
-
-    def tail(self, cosine: float) -> float:
-        """Probability that a pair's cosine exceeds `cosine`."""
-        return float(self._beta().sf((cosine + 1) / 2))
-
-    def _beta(self) -> Any:
-        return stats.beta((self.d - 1) / 2, (self.d - 1) / 2)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from repcap_jax.capacity import IsotropicReference
 from repcap_jax.embeddings.similarity import (
-    IsotropicReference,
     corresponding_cosines,
     duplicate_rows,
     similarity_distribution,

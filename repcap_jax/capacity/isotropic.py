@@ -1,0 +1,51 @@
+"""What dimension alone gives: cosines of independent vectors of an isotropic Gaussian."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+
+@dataclasses.dataclass(frozen=True)
+class IsotropicReference:
+    """What n independent vectors of an isotropic Gaussian in R^d give: structure is what departs from it.
+
+    The cosine of two such vectors has mean 0, standard deviation 1 / sqrt(d) and density proportional to
+    (1 - c^2)^((d - 3) / 2) on [-1, 1], so that epsilon = 2 / sqrt(d).
+
+    Attributes:
+      n: number of vectors.
+      d: dimension.
+    """
+
+    n: int
+    d: int
+
+    @property
+    def mean(self) -> float:
+        return 0.0
+
+    @property
+    def std(self) -> float:
+        return 1.0 / np.sqrt(self.d)
+
+    @property
+    def epsilon(self) -> float:
+        return 2.0 / np.sqrt(self.d)
+
+    @property
+    def largest(self) -> float:
+        """The cosine that one pair in n(n-1)/2 exceeds on average: about the largest that chance produces."""
+        return float(self._beta().isf(2.0 / (self.n * (self.n - 1))) * 2 - 1)
+
+    def density(self, cosines: np.ndarray) -> np.ndarray:
+        """Probability density of a cosine, by way of its logarithm so that far tails keep their digits."""
+        return np.exp(self._beta().logpdf((np.asarray(cosines, np.float64) + 1) / 2)) / 2
+
+    def tail(self, cosine: float) -> float:
+        """Probability that a pair's cosine exceeds `cosine`."""
+        return float(self._beta().sf((cosine + 1) / 2))
+
+    def _beta(self) -> Any:
+        return stats.beta((self.d - 1) / 2, (self.d - 1) / 2)
