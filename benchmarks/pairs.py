@@ -139,9 +139,8 @@ def main(argv: list[str]) -> None:
         x = (np.random.default_rng(0).standard_normal((FLAGS.rows, FLAGS.width)) + 0.5).astype(np.float32)
     pairs = len(x) * (len(x) - 1) // 2
     devices = jax.devices()
-    print(
-        f"n = {len(x):,}, d = {x.shape[1]:,}, {pairs:,} pairs, {len(devices)} x {devices[0].device_kind}, jax {jax.__version__}"
-    )
+    where = f"{len(devices)} x {devices[0].device_kind}, jax {jax.__version__}"
+    print(f"n = {len(x):,}, d = {x.shape[1]:,}, {pairs:,} pairs, {where}")
     seconds = measure(ways(x))
     floor = statistics.median(seconds["products only (floor)"])
     print(f"floor: {2 * pairs * x.shape[1] / floor / 1e9:,.0f} GFLOP/s")
@@ -149,9 +148,8 @@ def main(argv: list[str]) -> None:
     for name, times in seconds.items():
         median = statistics.median(times)
         print(f"{name:32s} {median:9.3f} {min(times):8.3f} {median / floor:8.2f}  {pairs / median:9.2e}")
-    print(
-        f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB, matrix {x.nbytes / 2**30:.2f} GiB"
-    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"peak memory: {peak:.2f} GiB, matrix {x.nbytes / 2**30:.2f} GiB")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,114 @@
+"""Tables, figures and report of embedding geometry, from what a workdir holds and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from repcap_jax.reports.capacity_table import CAPTION, capacity_columns, capacity_notes, capacity_rows
+from repcap_jax.reports.embedding_data import ModelResult, read_results, with_histogram
+from repcap_jax.reports.embedding_figures import comparison_figures, overview_figure, tail_figures
+from repcap_jax.reports.html import Image, Section, write_report
+from repcap_jax.reports.style import save_figure
+from repcap_jax.reports.tables import write_table
+from repcap_jax.reports.width_figures import Published, capacity_figure, epsilon_figure
+from repcap_jax.reports.workdir import Workdir
+
+_TITLE = "Geometry of token embeddings"
+_TAIL = (
+    "The distribution on a log axis, from below its mean to its largest cosine, against an isotropic Gaussian matrix "
+    "of the same width: how far it is shifted to the right, and how long its right tail is."
+)
+
+
+def write_embedding_report(
+    workdir: Workdir, *, published: Sequence[Published] = (), published_source: str = "published models"
+) -> Path:
+    """Write `capacity_table`, all figures and `report.html` of an embedding experiment.
+
+    Args:
+      workdir: of the experiment, with the records to draw; call it again whenever there are more.
+      published: points for the figure of epsilon against width.
+      published_source: their name in its legend.
+    Returns:
+      The path of report.html.
+    """
+    results, warnings = read_results(workdir)
+    sections = []
+    if results:
+        sections.append(_table_section(workdir, results))
+        sections.append(_width_section(workdir, results, published, published_source))
+        sections += [_distribution_section(workdir, results, matrix) for matrix in ("embedding", "unembedding")]
+        sections.append(_comparison_section(workdir, results))
+        warnings += _left_out(results)
+    else:
+        warnings.append("No model has finished, so there is nothing to show.")
+    return write_report(workdir, _TITLE, [s for s in sections if s.images or s.tables], warnings)
+
+
+def _table_section(workdir: Workdir, results: Sequence[ModelResult]) -> Section:
+    rows = capacity_rows(result.record for result in results)
+    table = write_table(workdir, "capacity_table", rows, capacity_columns(), CAPTION, capacity_notes(rows))
+    remarks = [f"{result.name}: {note}" for result in results for note in result.record.get("notes", [])]
+    return Section("Representational capacity", remarks, tables=[table])
+
+
+def _width_section(
+    workdir: Workdir, results: Sequence[ModelResult], published: Sequence[Published], source: str
+) -> Section:
+    images = []
+    for matrix in ("embedding", "unembedding"):
+        suffix = "" if matrix == "embedding" else "_unembedding"
+        points = published if matrix == "embedding" else ()  # what is published is about embeddings
+        epsilon = epsilon_figure(results, matrix, points, source)
+        images += _save(workdir, [epsilon], f"epsilon_by_width{suffix}", f"ε of {matrix} rows against d_model.")
+        capacity = capacity_figure(results, matrix)
+        caption = f"Capacity from {matrix} rows against d_model; bars reach from ε at 1.5 σ to ε at 3 σ."
+        images += _save(workdir, [capacity], f"capacity_by_width{suffix}", caption)
+    return Section("Across models", images=images)
+
+
+def _distribution_section(workdir: Workdir, results: Sequence[ModelResult], matrix: str) -> Section:
+    caption = f"Cosine similarity of all pairs of {matrix} rows."
+    images = _save(workdir, [overview_figure(results, matrix)], f"similarity_{matrix}", caption)
+    images += _save(workdir, tail_figures(results, matrix), f"similarity_{matrix}_tail", f"{matrix.title()}: {_TAIL}")
+    return Section(f"Distributions: {matrix}", images=images)
+
+
+def _comparison_section(workdir: Workdir, results: Sequence[ModelResult]) -> Section:
+    caption = "Left: cosines within each matrix. Right: cosine of each token's embedding row with its unembedding row."
+    return Section(
+        "Embedding against unembedding",
+        images=_save(workdir, comparison_figures(results), "embedding_against_unembedding", caption),
+    )
+
+
+def _save(workdir: Workdir, figures: Sequence[Figure | None], name: str, caption: str) -> list[Image]:
+    """Save the figures that there are, numbered where there are several, and remove pages of an earlier drawing."""
+    drawn = [figure for figure in figures if figure is not None]
+    names = [name if len(drawn) == 1 else f"{name}_{page}" for page in range(1, len(drawn) + 1)]
+    if workdir.writer:
+        for old in workdir.root.glob(f"{name}*"):
+            page = old.stem.removeprefix(name).lstrip("_")
+            if old.suffix in (".png", ".pdf") and old.stem not in names and (page.isdigit() or not page):
+                old.unlink()
+    for figure, title in zip(drawn, names, strict=True):
+        save_figure(workdir, figure, title)
+    return [Image(title, caption) for title in names]
+
+
+def _left_out(results: Sequence[ModelResult]) -> list[str]:
+    """Say which figures could not be drawn, and why."""
+    sentences = []
+    for matrix in ("embedding", "unembedding"):
+        drawn = {result.name for result in with_histogram(results, matrix)}
+        bare = [r.name for r in results if r.distribution(matrix) and r.name not in drawn]
+        if bare:
+            sentences.append(
+                f"Only moments were computed, so the figures of {matrix} distributions leave out {', '.join(bare)}."
+            )
+    if all(estimate["indeterminate"] for r in results for estimate in r.capacities()[1:2] or r.capacities()):
+        sentences.append("Every model is class 1: capacity is indeterminate, and is not drawn against width.")
+    return sentences
