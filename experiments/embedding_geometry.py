@@ -15,9 +15,11 @@ Source of the method: Guha 2026, arXiv:2606.02765.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+import zlib
 from typing import Any
 
 from absl import flags
@@ -54,14 +56,24 @@ def main() -> int:
         name: FLAGS[name].value
         for name in ("which", "rows", "moments_only", "bins", "precision", "smoke", "embedding_tensor")
     } | {"unembedding_tensor": FLAGS.unembedding_tensor}
-    published = _published()
-    with launch.open_workdir("embedding_geometry", settings, devices) as workdir:
-        if not models:
-            models = [_smoke_model(workdir)]
-        failed = _measure_all(models, workdir, devices)
+    published = devices.together(lambda: _published() if devices.writes else [])
+    devices.together(lambda: _check_same_list(models, devices))
+    with (
+        launch.open_workdir("embedding_geometry", settings, devices) as workdir,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        sources = {model: model for model in models} or {"smoke-matrix": _smoke_model(folder)}
+        failed = _measure_all(sources, workdir, devices)
         if devices.writes:
             _report(workdir, published)
     return 1 if failed else 0
+
+
+def _check_same_list(models: list[str], devices: Devices) -> None:
+    """Refuse a run whose processes were given different models."""
+    own = zlib.crc32("\n".join(models).encode()) >> 1
+    if devices.agree([own]) != [own]:
+        raise UserError(f"process {devices.process} was given other models than process 0: {', '.join(models)}")
 
 
 def _models() -> list[str]:
@@ -73,12 +85,15 @@ def _models() -> list[str]:
 
 def _check_flags() -> None:
     from repcap_jax.embeddings.geometry import MATRICES
+    from repcap_jax.kernels.walk import check_tile
 
     wrong = [name for name in FLAGS.which if name not in MATRICES]
     if wrong or not FLAGS.which:
         raise UserError(f"--which takes {', '.join(MATRICES)} or both, separated by a comma, got {FLAGS.which}")
-    if FLAGS.tile is not None and (FLAGS.tile & (FLAGS.tile - 1) or not 128 <= FLAGS.tile <= 8192):
-        raise UserError(f"--tile takes a power of two from 128 to 8,192, got {FLAGS.tile}")
+    try:
+        check_tile(FLAGS.tile)
+    except ValueError as error:
+        raise UserError(f"--tile: {error}") from error
 
 
 def _published() -> list[Any]:
@@ -92,19 +107,19 @@ def _published() -> list[Any]:
         raise UserError(f"--published: {error}") from error
 
 
-def _measure_all(models: list[str], workdir: Workdir, devices: Devices) -> list[str]:
-    """Measure every model that is not finished yet; returns those that failed."""
-    finished = devices.agree([workdir.finished(model) for model in models])
+def _measure_all(sources: dict[str, str], workdir: Workdir, devices: Devices) -> list[str]:
+    """Measure every model (by key) that is not finished yet; returns those that failed."""
+    finished = devices.agree([workdir.finished(model) for model in sources])
     failed = []
-    for number, (model, done) in enumerate(zip(models, finished), start=1):
-        place = f"[{number}/{len(models)}] {model}"
+    for number, ((model, source), done) in enumerate(zip(sources.items(), finished), start=1):
+        place = f"[{number}/{len(sources)}] {model}"
         if done:
             _say(devices, f"{place}: finished in an earlier run")
             continue
         try:
-            record = _measure(model, place, workdir, devices)
+            record = _measure(model, source, place, workdir, devices)
             _say(devices, f"{place}: {_summary(record)}")
-        except (ValueError, OSError, MemoryError) as error:
+        except Exception as error:
             failed.append(model)
             workdir.failed(model, error, model=model)
             print(f"{place}: failed: {error}", file=sys.stderr, flush=True)
@@ -113,14 +128,15 @@ def _measure_all(models: list[str], workdir: Workdir, devices: Devices) -> list[
     return failed
 
 
-def _measure(model: str, place: str, workdir: Workdir, devices: Devices) -> dict[str, Any]:
+def _measure(model: str, source: str, place: str, workdir: Workdir, devices: Devices) -> dict[str, Any]:
     from repcap_jax.checkpoints import open_checkpoint
     from repcap_jax.embeddings.geometry import embedding_geometry
 
     started = time.monotonic()
-    source, revision = launch.source_and_revision(model)
+    source, revision = launch.source_and_revision(source)
     tensors = {"embedding_tensor": FLAGS.embedding_tensor, "unembedding_tensor": FLAGS.unembedding_tensor}
-    with open_checkpoint(source, revision, **tensors) as checkpoint, _matrix_progress(place, devices) as progress:
+    with contextlib.ExitStack() as stack:
+        checkpoint = devices.together(lambda: stack.enter_context(open_checkpoint(source, revision, **tensors)))
         found = embedding_geometry(
             checkpoint,
             which=FLAGS.which,
@@ -131,7 +147,8 @@ def _measure(model: str, place: str, workdir: Workdir, devices: Devices) -> dict
             tile=FLAGS.tile,
             mesh=devices.mesh,
             precision=FLAGS.precision,
-            progress=progress,
+            progress=lambda name: launch.progress(f"{place} {name}", devices),
+            together=devices.together,
         )
         provenance = checkpoint.to_record()
     arrays = found.arrays()
@@ -149,18 +166,6 @@ def _measure(model: str, place: str, workdir: Workdir, devices: Devices) -> dict
             "seconds": {"total": round(time.monotonic() - started, 3)},
         }
     )
-
-
-@contextlib.contextmanager
-def _matrix_progress(place: str, devices: Devices) -> Iterator[Callable[[str], Any]]:
-    """Gives a progress report for each matrix in turn, one bar at a time."""
-    with contextlib.ExitStack() as stack:
-
-        def for_matrix(name: str) -> Any:
-            stack.close()
-            return stack.enter_context(launch.progress(f"{place} {name}", devices))
-
-        yield for_matrix
 
 
 def _summary(record: dict[str, Any]) -> str:
@@ -181,16 +186,14 @@ def _say(devices: Devices, text: str) -> None:
         print(text, flush=True)
 
 
-def _smoke_model(workdir: Workdir) -> str:
-    """A small Gaussian matrix with a common direction, written to the workdir: something to run on without a model."""
-    import io
-
+def _smoke_model(folder: str) -> str:
+    """A small Gaussian matrix with a common direction: something to run on without a model."""
     import numpy as np
 
     matrix = np.random.default_rng(0).standard_normal((_SMOKE_ROWS, _SMOKE_WIDTH)).astype(np.float32) + 0.2
-    buffer = io.BytesIO()
-    np.save(buffer, matrix)
-    return str(workdir.write_bytes("smoke-matrix.npy", buffer.getvalue()))
+    path = os.path.join(folder, "smoke-matrix.npy")
+    np.save(path, matrix)
+    return path
 
 
 def _report(workdir: Workdir, published: list[Any]) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
@@ -68,12 +68,38 @@ class Devices:
 
         return multihost_utils.broadcast_one_to_all(np.asarray(values, np.int32)).tolist()
 
+    def together(self, step: Callable[[], Any]) -> Any:
+        """The value of `step`, which every process runs by itself, once all of them have succeeded.
+
+        What a process does by itself (reading a file, say) may fail in it alone. Were it to leave the others at their
+        next collective, they would wait for it until a timeout.
+
+        Raises:
+          Exception: what `step` raised here.
+          UserError: it raised in another process.
+        """
+        value, error = None, None
+        try:
+            value = step()
+        except Exception as raised:
+            error = raised
+        if self.processes > 1:
+            import numpy as np
+            from jax.experimental import multihost_utils
+
+            failed = multihost_utils.process_allgather(np.asarray(error is not None, np.int32))
+            if error is None and failed.any():
+                raise UserError(f"process {int(failed.argmax())} of {self.processes} failed; its own output says why")
+        if error is not None:
+            raise error
+        return value
+
 
 def run(main: Callable[[], int]) -> None:
-    """Parse flags, call `main`, and end with its exit status; a UserError or ValueError of it is shown plainly."""
+    """Parse flags, call `main`, and end with its exit status; a UserError of it is shown without a traceback."""
 
     def guarded(argv: Sequence[str]) -> None:
-        if FLAGS["verbosity"].using_default_value:
+        if not FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # absl lets every library's INFO through
         if len(argv) > 1:
             _refuse(f"unexpected arguments {argv[1:]}: options are given as --name=value")
@@ -96,10 +122,9 @@ def _parse(argv: Sequence[str]) -> Sequence[str]:
         if "--help" in argv or "--helpfull" in argv:
             raise
         _refuse(f"{error}\nSee --help for the flags.")
-        raise
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
@@ -163,18 +188,22 @@ def open_workdir(experiment: str, result_settings: Mapping[str, Any], devices: D
     """
     if not FLAGS.workdir:
         raise UserError("--workdir is required: the folder for results, for instance --workdir=runs/embedding")
-    try:
-        return Workdir.open(
-            FLAGS.workdir,
-            experiment=experiment,
-            settings=_own_flags(),
-            result_settings=result_settings,
-            devices=devices.names,
-            writer=devices.writes,
-            **options,
-        )
-    except ValueError as error:
-        raise UserError(str(error)) from error
+
+    def open_here() -> Workdir:
+        try:
+            return Workdir.open(
+                FLAGS.workdir,
+                experiment=experiment,
+                settings=_own_flags(),
+                result_settings=result_settings,
+                devices=devices.names,
+                writer=devices.writes,
+                **options,
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    return devices.together(open_here)
 
 
 def progress(description: str, devices: Devices, unit: str = "pairs") -> Progress:
@@ -194,7 +223,7 @@ def listed_models(models: Sequence[str], models_file: str | None) -> list[str]:
         found += [value] if os.path.exists(value) else value.split(",")
     if models_file:
         try:
-            lines = Path(models_file).expanduser().read_text(encoding="utf-8").splitlines()
+            lines = Path(models_file).expanduser().read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--models_file: {models_file} cannot be read: {error}") from error
         found += [line.split("#", 1)[0] for line in lines]

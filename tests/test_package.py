@@ -20,6 +20,7 @@ LAYERS = {
     "alignment": {"kernels", "capacity", "checkpoints", "models"},
     "concepts": {"kernels", "capacity", "checkpoints", "models"},
     "superposition": {"kernels", "capacity", "checkpoints", "models"},
+    "reports": {"capacity"},
 }
 
 

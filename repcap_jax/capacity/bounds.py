@@ -157,9 +157,7 @@ def _level_start(m: int, d: int) -> float:
     n = np.arange(1, m, dtype=np.float64)
     half = d / 2
     off_diagonal = np.sqrt(n * (n + 2 * half - 1) / (4 * (n + half) * (n + half - 1)))
-    zeros = eigh_tridiagonal(
-        np.zeros(m), off_diagonal, eigvals_only=True, select="i", select_range=(m - 1, m - 1)
-    )
+    zeros = eigh_tridiagonal(np.zeros(m), off_diagonal, eigvals_only=True, select="i", select_range=(m - 1, m - 1))
     return float(zeros[0])
 
 

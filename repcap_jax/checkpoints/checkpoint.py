@@ -161,7 +161,8 @@ class Checkpoint:
         Raises:
             CheckpointError: several tensors may be it, or it cannot be read.
         """
-        name = roles.find_final_norm(self._store)
+        with self._in_file():
+            name = roles.find_final_norm(self._store)
         if name is None:
             return None
         bias = roles.bias_of(self._store, name)
@@ -185,6 +186,8 @@ class Checkpoint:
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers should know about this checkpoint."""
         found = []
+        if self._files.remote and "_head" not in self.__dict__:
+            return ()  # to settle the head may cost a download that nobody asked for
         try:
             head = self._head
         except CheckpointError as error:

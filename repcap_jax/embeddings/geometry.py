@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,11 @@ from repcap_jax.capacity.estimate import (
     direction_budget,
     representational_capacity,
 )
-from repcap_jax.checkpoints.checkpoint import Checkpoint
+from repcap_jax.checkpoints import Checkpoint, CheckpointError
 from repcap_jax.embeddings.similarity import SimilarityDistribution, corresponding_cosines, similarity_distribution
 from repcap_jax.kernels.pairs import Progress
 
+Together = Callable[[Callable[[], Any]], Any]
 MATRICES = ("embedding", "unembedding")
 ROWS = ("all", "tokenizer")
 
@@ -123,11 +126,12 @@ def embedding_geometry(
     tile: int | None = None,
     mesh: Mesh | None = None,
     precision: str | None = None,
-    progress: Callable[[str], Progress | None] | None = None,
+    progress: Callable[[str], AbstractContextManager[Progress]] | None = None,
+    together: Together = lambda step: step(),
 ) -> EmbeddingGeometry:
     """Measure a model's token embedding and unembedding.
 
-    Matrices are read one after the other; both are in memory only to compare corresponding rows of an untied model.
+    Matrices are read one after the other; of an untied model both are in memory only to compare corresponding rows.
 
     Args:
       checkpoint: an open checkpoint.
@@ -136,7 +140,10 @@ def embedding_geometry(
       max_rows: measure the first rows only (for a quick look); `None` for all.
       moments_only: mu, sigma and epsilon without histogram and extremes: seconds instead of minutes.
       bins, tile, mesh, precision: see `similarity_distribution`.
-      progress: gives the progress callback for a matrix name.
+      progress: gives, for a matrix name, a context manager that gives the progress callback of its fold.
+      together: runs a step that each process does by itself, such as reading a matrix, and gives its value once all
+        processes have succeeded, or raises in all of them; see `experiments.launch.Devices.together`. Processes that
+        went on alone would wait for each other at the next collective.
     Returns:
       EmbeddingGeometry.
     Raises:
@@ -145,37 +152,45 @@ def embedding_geometry(
     Source: Guha 2026 (arXiv:2606.02765), sections 2 and 4.
     """
     which = _check_which(which)
-    tokenizer_size = checkpoint.tokenizer_size()
-    limit = _row_limit(checkpoint, rows, tokenizer_size, max_rows)
-    tied = checkpoint.tied
+    if rows not in ROWS:
+        raise ValueError(f"rows must be one of {', '.join(ROWS)}, got {rows!r}")
+    if max_rows is not None and max_rows < 2:
+        raise ValueError(f"max_rows must be at least 2, since cosines belong to pairs, got {max_rows}")
+    tokenizer_size, notes = together(lambda: _tokenizer_size(checkpoint, rows))
+    limit = min((size for size in (max_rows, tokenizer_size if rows == "tokenizer" else None) if size), default=None)
+    tied = together(lambda: checkpoint.tied)
     names = ("embedding",) if tied else tuple(name for name in MATRICES if name in which)
 
     distributions: dict[str, SimilarityDistribution] = {}
-    kept: dict[str, np.ndarray] = {}
+    correspondence = before = None
     vocab_size = 0
     for name in names:
-        matrix = checkpoint.embedding() if name == "embedding" else checkpoint.unembedding()
+        matrix = together(checkpoint.embedding if name == "embedding" else checkpoint.unembedding)
         vocab_size = vocab_size or len(matrix)
-        kept[name] = matrix[:limit]
-        distributions[name] = similarity_distribution(
-            kept[name],
-            bins=bins,
-            moments_only=moments_only,
-            tile=tile,
-            mesh=mesh,
-            precision=precision,
-            progress=None if progress is None else progress(name),
-        )
-    correspondence = None
-    notes = list(checkpoint.notes)
-    if len(kept) == 2:
-        if kept["embedding"].shape == kept["unembedding"].shape:
-            correspondence = corresponding_cosines(kept["embedding"], kept["unembedding"])
-        else:
-            notes.append("embedding and unembedding differ in shape: their rows were not compared.")
+        matrix = matrix[:limit]
+        if before is not None:
+            if before.shape == matrix.shape:
+                correspondence = corresponding_cosines(before, matrix)
+            else:
+                notes.append("embedding and unembedding differ in shape: their rows were not compared.")
+        before = matrix if len(names) == 2 and not distributions else None  # not kept longer than it is compared
+        with contextlib.nullcontext() if progress is None or moments_only else progress(name) as report:
+            distributions[name] = similarity_distribution(
+                matrix,
+                bins=bins,
+                moments_only=moments_only,
+                tile=tile,
+                mesh=mesh,
+                precision=precision,
+                progress=report,
+            )
+    notes = list(together(lambda: checkpoint.notes)) + notes
     if tied and "unembedding" in which:
         notes.append("tied: the unembedding is the embedding, measured once.")
+    if max_rows is not None and max_rows < vocab_size:
+        notes.append(f"only the first {max_rows:,} of {vocab_size:,} rows were measured.")
     notes += _row_notes(distributions, tokenizer_size, vocab_size, rows)
+    tokens = vocab_size if limit is None else min(vocab_size, limit)
     return EmbeddingGeometry(
         model=checkpoint.name,
         family=checkpoint.family,
@@ -184,16 +199,16 @@ def embedding_geometry(
         tokenizer_size=tokenizer_size,
         tied=tied,
         rows=rows,
-        matrices={name: _matrix_geometry(found, vocab_size, tied) for name, found in distributions.items()},
+        matrices={name: _matrix_geometry(found, tokens, tied) for name, found in distributions.items()},
         correspondence=correspondence,
         notes=tuple(notes),
     )
 
 
-def _matrix_geometry(distribution: SimilarityDistribution, vocab_size: int, tied: bool) -> MatrixGeometry:
+def _matrix_geometry(distribution: SimilarityDistribution, tokens: int, tied: bool) -> MatrixGeometry:
     d, epsilon = distribution.d_model, distribution.epsilon
     capacity = representational_capacity(d, epsilon)
-    budget = None if capacity.indeterminate else direction_budget(vocab_size, capacity.capacity, tied)
+    budget = None if capacity.indeterminate else direction_budget(tokens, capacity.capacity, tied)
     return MatrixGeometry(
         distribution=distribution,
         capacity=capacity,
@@ -210,19 +225,20 @@ def _check_which(which: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _row_limit(checkpoint: Checkpoint, rows: str, tokenizer_size: int | None, max_rows: int | None) -> int | None:
-    if rows not in ROWS:
-        raise ValueError(f"rows must be one of {', '.join(ROWS)}, got {rows!r}")
-    if max_rows is not None and max_rows < 2:
-        raise ValueError(f"max_rows must be at least 2, since cosines belong to pairs, got {max_rows}")
-    if rows == "all":
-        return max_rows
-    if tokenizer_size is None:
+def _tokenizer_size(checkpoint: Checkpoint, rows: str) -> tuple[int | None, list[str]]:
+    """Rows that the tokenizer can address, and a note where that cannot be told; an error only if it is needed."""
+    try:
+        size = checkpoint.tokenizer_size()
+    except CheckpointError as error:
+        if rows == "tokenizer":
+            raise
+        return None, [f"the tokenizer could not be read, so rows beyond it are not told apart: {error}"]
+    if size is None and rows == "tokenizer":
         raise ValueError(
             f"{checkpoint.source} has no tokenizer, so rows='tokenizer' has no meaning; use rows='all' or put the "
             "tokenizer's files beside the weights"
         )
-    return tokenizer_size if max_rows is None else min(max_rows, tokenizer_size)
+    return size, []
 
 
 def _row_notes(
@@ -238,7 +254,7 @@ def _row_notes(
     for name, found in distributions.items():
         for rows_found, what in (
             (found.zero_rows, "rows of zero norm, left out"),
-            (found.nonfinite_rows, "rows with NaN or infinite entries, left out"),
+            (found.nonfinite_rows, "rows with NaN, infinite or immense entries, left out"),
             (found.duplicate_rows, "rows equal to an earlier row, kept"),
         ):
             if len(rows_found):

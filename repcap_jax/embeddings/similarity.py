@@ -13,7 +13,7 @@ from repcap_jax.capacity.isotropic import IsotropicReference
 from repcap_jax.kernels.moments import cosine_moments
 from repcap_jax.kernels.pairs import Progress, fold_pairs
 from repcap_jax.kernels.placement import check_matrix
-from repcap_jax.kernels.precision import resolve_precision
+from repcap_jax.kernels.precision import SMALLEST_NORMAL, resolve_precision
 from repcap_jax.kernels.reducers import ExtremePair, Extremes, Histogram
 
 _LISTED = 1000  # row numbers written to a record; the full lists stay on the object
@@ -32,7 +32,8 @@ class SimilarityDistribution:
       counts: `(bins,)` int64 exact counts on [-1, 1]; `None` if only the moments were asked for.
       edges: `(bins + 1,)` float64; `None` likewise.
       largest, smallest: the extreme cosines and their rows; `None` likewise.
-      zero_rows, nonfinite_rows: row numbers left out because they have no direction.
+      zero_rows: row numbers left out because every entry is zero in float32.
+      nonfinite_rows: row numbers left out because of NaN, infinity, or a norm beyond what float32 can invert.
       duplicate_rows: row numbers whose row is the same, number for number, as an earlier one. They take part.
       precision: matrix-product precision.
       devices: number of devices that shared the work.
@@ -164,7 +165,7 @@ def similarity_distribution(
     x = check_matrix(x)
     histogram = Histogram(bins)
     moments = cosine_moments(x, mesh=mesh, precision=precision)
-    zero = np.array([row for row in moments.excluded_rows if np.isfinite(np.asarray(x[row], np.float64)).all()], int)
+    zero = np.array([row for row in moments.excluded_rows if _vanishes(x[row])], int)
     counts = edges = largest = smallest = None
     if not moments_only:
         fold = fold_pairs(x, [histogram, Extremes()], tile=tile, mesh=mesh, precision=precision, progress=progress)
@@ -181,10 +182,15 @@ def similarity_distribution(
         smallest=smallest,
         zero_rows=zero,
         nonfinite_rows=np.setdiff1d(moments.excluded_rows, zero),
-        duplicate_rows=duplicate_rows(x),
+        duplicate_rows=np.setdiff1d(duplicate_rows(x), moments.excluded_rows),
         precision=resolve_precision(precision),
         devices=1 if mesh is None else mesh.size,
     )
+
+
+def _vanishes(row: np.ndarray) -> bool:
+    """Whether a row is zero as float32 arithmetic sees it."""
+    return bool(np.all(np.abs(np.asarray(row, np.float64)) < SMALLEST_NORMAL))
 
 
 def duplicate_rows(x: np.ndarray) -> np.ndarray:

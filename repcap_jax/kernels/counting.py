@@ -12,7 +12,7 @@ from jaxtyping import Array, Int, Integer, UInt
 
 CountingStrategy = Literal["auto", "scatter", "onehot"]
 
-# float32 holds integers exactly up to 2^24; a chunk of 2^22 one-hot rows cannot come near it.
+# Entries turned into one-hot rows at a time. float32 holds integers exactly up to 2^24, far above it.
 _ONEHOT_CHUNK = 1 << 18
 
 

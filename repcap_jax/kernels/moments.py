@@ -16,7 +16,9 @@ cancel to nothing (and could come out negative).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -27,8 +29,21 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array
 
-from repcap_jax.kernels.placement import AXIS, Placed, Slab, check_matrix, excluded_rows, place, rows_mesh
+from repcap_jax.kernels.counting import Counter
+from repcap_jax.kernels.pairs import fold_pairs
+from repcap_jax.kernels.placement import (
+    AXIS,
+    Placed,
+    Slab,
+    bucket,
+    check_matrix,
+    excluded_rows,
+    place,
+    ring_reduce,
+    rows_mesh,
+)
 from repcap_jax.kernels.precision import PRECISIONS, resolve_precision, unit_rows
+from repcap_jax.kernels.reducers import Extent, Tile
 
 # Rows summed in float32 before the compensated sum takes over: few enough that rounding stays near 1e-7 of the part,
 # many enough that the product runs at full speed.
@@ -67,17 +82,25 @@ class _Sum(NamedTuple):
         back = total - self.value
         return _Sum(total, self.lost + ((self.value - (total - back)) + (term - back)))
 
+    def merge(self, other: _Sum) -> _Sum:
+        joined = self.add(other.value)
+        return _Sum(joined.value, joined.lost + other.lost)
+
     def total(self) -> np.ndarray:
-        """The sum in float64, over the leading axis (one partial sum a device)."""
-        return (np.asarray(self.value, np.float64) + np.asarray(self.lost, np.float64)).sum(axis=0)
+        """The sum in float64, on the host."""
+        total = np.asarray(self.value, np.float64)
+        total += np.asarray(self.lost)
+        return total
 
 
 def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = None) -> CosineMoments:
     """Exact mean and population standard deviation of `<x_i, x_j> / (|x_i| |x_j|)` over all pairs i < j.
 
-    The equations are at the head of this module. Cost is two passes over x and one d x d Gram matrix; memory is one
-    slab of rows and two d x d matrices on each device, whatever n is. Rows are rounded to float32 units, which leaves
-    an error of about 1e-9 in mu and sigma: far below 1e-6 of sigma unless all rows are nearly parallel (sigma < 1e-3).
+    The equations are at the head of this module. Cost is two passes over x and one d x d Gram matrix; memory on a
+    device is two slabs of rows and a few d x d matrices, whatever n and the number of devices are. Rows are rounded to float32
+    units, which leaves an error of about 1e-9 in mu and sigma: far below 1e-6 of sigma unless all rows are nearly
+    parallel (sigma < 1e-3). Of fewer rows than columns the pairs are summed, since there are fewer of them than entries
+    in the Gram matrix.
 
     Args:
       x: `(n, d)` matrix of any real dtype, as for `fold_pairs`.
@@ -107,28 +130,57 @@ def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = 
         raise ValueError(
             f"need at least two usable rows for a pair, got {n} of {len(x)} ({len(left_out)} are zero or not finite)"
         )
-    mean_row = _fetch(sums, mesh).total() / n
-
-    gram = _start((d, d), mesh)
-    centre = mean_row.astype(np.float32)
-    for _, placed in kept or _slabs(x, mesh):
-        gram = _add_gram(gram, placed, centre, mesh=mesh, precision=precision)
-    # Rows were centred by the float32 mean; the difference to the exact one is put right here.
-    shift = mean_row - centre
-    centred = _fetch(gram, mesh).total() - n * np.outer(shift, shift)
+    mean_row = _fetch(sums, mesh) / n
 
     squared = float(mean_row @ mean_row)
     diagonal = 1.0 - squared
     mean = squared - diagonal / (n - 1)
-    all_squares = float(np.sum(centred * centred) + 2 * n * (mean_row @ centred @ mean_row))
-    variance = (all_squares - n * diagonal**2) / (n * (n - 1)) - (diagonal / (n - 1)) ** 2
-    return CosineMoments(mean, float(np.sqrt(max(variance, 0.0))), n * (n - 1) // 2, left_out)
+    if n < d:
+        # The pairs are fewer than the entries of the Gram matrix: sum their squared deviations from mu instead.
+        del kept
+        variance = fold_pairs(x, [_Deviations(mean)], mesh=mesh, precision=precision).results[0]
+    else:
+        gram = _start((d, d), mesh)
+        centre = mean_row.astype(np.float32)
+        for _, placed in kept or _slabs(x, mesh):
+            gram = _add_gram(gram, placed, centre, mesh=mesh, precision=precision)
+        # Rows were centred by the float32 mean. The exact one differs by `shift`, the Gram matrix by n shift shift^T.
+        centred, shift = _fetch(gram, mesh), mean_row - centre
+        frobenius = np.vdot(centred, centred) - 2 * n * (shift @ centred @ shift) + (n * (shift @ shift)) ** 2
+        along = float(mean_row @ centred @ mean_row) - n * float(mean_row @ shift) ** 2
+        all_squares = frobenius + 2 * n * along
+        variance = (all_squares - n * diagonal**2) / (n * (n - 1)) - (diagonal / (n - 1)) ** 2
+    return CosineMoments(mean, math.sqrt(max(float(variance), 0.0)), n * (n - 1) // 2, left_out)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Deviations:
+    """Reducer: variance of the cosines, from their first and second moments about a centre close to the mean."""
+
+    centre: float
+
+    def start(self, extent: Extent) -> tuple[Counter, _Sum, _Sum]:
+        return Counter.zeros(), _Sum.zeros(()), _Sum.zeros(())
+
+    def update(self, state: tuple[Counter, _Sum, _Sum], tile: Tile) -> tuple[Counter, _Sum, _Sum]:
+        pairs, first, second = state
+        deviations = jnp.where(tile.mask, tile.cosines - self.centre, 0.0)
+        met = jnp.sum(jnp.sum(tile.mask, axis=1, dtype=jnp.int32))
+        squares = jnp.sum(jnp.sum(deviations * deviations, axis=1))
+        return pairs.add(met), first.add(jnp.sum(jnp.sum(deviations, axis=1))), second.add(squares)
+
+    def merge(self, a: tuple[Counter, _Sum, _Sum], b: tuple[Counter, _Sum, _Sum]) -> tuple[Counter, _Sum, _Sum]:
+        return a[0].merge(b[0]), a[1].merge(b[1]), a[2].merge(b[2])
+
+    def finish(self, state: tuple[Counter, _Sum, _Sum], rows: int) -> float:
+        pairs, first, second = (float(part.total()) for part in state)
+        return second / pairs - (first / pairs) ** 2
 
 
 def _slabs(x: np.ndarray, mesh: Mesh) -> Iterator[tuple[Slab, Placed]]:
-    """The rows, a slab at a time on the mesh. All slabs have one size, so one program serves every n."""
+    """The rows, a slab at a time on the mesh. Slabs have a size of few, so that a program serves many n."""
     size = max(1, _SLAB_BYTES // (x.shape[1] * 4) // _CHUNK) * _CHUNK
-    size = min(size, -(-len(x) // (mesh.size * _CHUNK)) * _CHUNK)
+    size = min(size, bucket(-(-len(x) // (mesh.size * _CHUNK))) * _CHUNK)
     for start in range(0, len(x), size * mesh.size):
         count = min(size * mesh.size, len(x) - start)
         slab = Slab(start, count, -(-count // mesh.size))
@@ -176,10 +228,13 @@ def _over_chunks(total: _Sum, placed: Placed, part: Any) -> _Sum:
 
 
 @functools.partial(jax.jit, static_argnames="mesh")
-def _gathered(total: _Sum, mesh: Mesh) -> _Sum:
-    return jax.lax.with_sharding_constraint(total, jax.sharding.NamedSharding(mesh, P()))
+def _joined(parts: _Sum, mesh: Mesh) -> _Sum:
+    def local(parts: _Sum) -> _Sum:
+        return ring_reduce(_Sum.merge, _Sum(parts.value[0], parts.lost[0]), mesh.size)
+
+    return jax.shard_map(local, mesh=mesh, in_specs=P(AXIS), out_specs=P(), check_vma=False)(parts)
 
 
-def _fetch(total: _Sum, mesh: Mesh) -> _Sum:
-    """The devices' partial sums on the host of every process."""
-    return _Sum(*(np.asarray(leaf) for leaf in _gathered(total, mesh)))
+def _fetch(parts: _Sum, mesh: Mesh) -> np.ndarray:
+    """The devices' partial sums added up, in float64 on the host of every process."""
+    return _joined(parts, mesh).total()

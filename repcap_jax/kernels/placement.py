@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ _KEPT_DTYPES = tuple(np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfl
 
 
 def rows_mesh(mesh: Mesh | None = None) -> Mesh:
-    """The devices of `mesh` (any shape) as one axis `"rows"`; `None` means the default device alone."""
+    """The devices of `mesh` (any shape) as one axis `"rows"`; `None` means the first local device alone."""
     devices = np.array(jax.local_devices()[:1]) if mesh is None else mesh.devices.reshape(-1)
     return Mesh(devices, (AXIS,))
 
@@ -106,10 +107,9 @@ def _fill(x: np.ndarray, first: int, last: int, size: int, device: jax.Device) -
     shard = jnp.zeros((size, x.shape[1]), dtype, device=device)
     for start in range(first, last, block):
         part = _as_dtype(x[start : min(start + block, last)], dtype)
-        if len(part) < block and size > len(part):
+        if len(part) < block:
             # One block shape, one program: the last block is placed so that it ends with the shard's last row.
-            begin = max(0, last - block)
-            begin = max(begin, first)
+            begin = max(first, last - block)
             part = _as_dtype(x[begin:last], dtype)
             part = np.concatenate([part, np.zeros((block - len(part), x.shape[1]), dtype)])
             start = begin
@@ -140,6 +140,30 @@ def _sharded_scales(values: Array, mesh: Mesh) -> Array:
 @functools.partial(jax.jit, static_argnames="mesh")
 def _replicated(values: Array, mesh: Mesh) -> Array:
     return jax.lax.with_sharding_constraint(values, NamedSharding(mesh, P()))
+
+
+def ring_reduce(merge: Callable[[Any, Any], Any], state: Any, devices: int) -> Any:
+    """Inside shard_map: the devices' states merged, in every device, holding three states at a time.
+
+    Gathering all of them first would take memory that grows with the number of devices.
+    """
+    passes = [((r + 1) % devices, r) for r in range(devices)]
+
+    def turn(_: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        whole, passed = carry
+        passed = jax.tree.map(lambda leaf: jax.lax.ppermute(leaf, AXIS, passes), passed)
+        return merge(whole, passed), passed
+
+    return jax.lax.fori_loop(0, devices - 1, turn, (state, state))[0]
+
+
+def bucket(blocks: int) -> int:
+    """A number of blocks rounded up to three bits after the leading one, so that sizes share compiled programs.
+
+    At most an eighth is added: 1 .. 16, 18, 20, .. 32, 36, ..
+    """
+    step = 1 << max(0, blocks.bit_length() - 4)
+    return -(-blocks // step) * step
 
 
 def excluded_rows(placed: Placed, slab: Slab, mesh: Mesh) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
@@ -14,10 +16,8 @@ PRECISIONS = {
     "default": jax.lax.Precision.DEFAULT,
 }
 
-# Rows whose largest entry lies outside this open interval are left out: below it float32 arithmetic flushes to zero,
-# above it the reciprocal does.
-_SMALLEST = 2.0**-126
-_LARGEST = 2.0**126
+# Below this float32 arithmetic flushes to zero; above its reciprocal the inverse of a norm does.
+SMALLEST_NORMAL = 2.0**-126
 
 
 def resolve_precision(precision: str | None) -> str:
@@ -42,9 +42,9 @@ def products(a: Float[Array, "r d"], b: Float[Array, "c d"], precision: str) -> 
 def row_scales(values: Shaped[Array, "n d"]) -> Float[Array, " n"]:
     """The factor `1 / |x_i|` of each row, and 0 for a row that has no direction.
 
-    A row has none when it is zero, when an entry is NaN or infinite, or when its largest entry is beyond what float32
-    can invert (outside 2^-126 .. 2^126). The norm is taken after dividing by the largest entry, so that squares neither
-    overflow nor vanish.
+    A row has none when it is zero, when an entry is NaN or infinite, or when its norm is beyond what float32 can invert
+    (entries all below 2^-126, or one above 2^126 / sqrt(d)). The norm is taken after dividing by the largest entry, so
+    that squares neither overflow nor vanish.
 
     Args:
       values: `(n, d)`, any floating dtype.
@@ -54,7 +54,8 @@ def row_scales(values: Shaped[Array, "n d"]) -> Float[Array, " n"]:
     x = values.astype(jnp.float32)
     largest = jnp.max(jnp.abs(x), axis=1)
     # A maximum need not hand a NaN on, so finiteness is asked for by itself.
-    usable = jnp.all(jnp.isfinite(x), axis=1) & (largest >= _SMALLEST) & (largest <= _LARGEST)
+    limit = 1.0 / (SMALLEST_NORMAL * math.sqrt(values.shape[1]))
+    usable = jnp.all(jnp.isfinite(x), axis=1) & (largest >= SMALLEST_NORMAL) & (largest <= limit)
     inverse = jnp.where(usable, 1.0 / jnp.where(usable, largest, 1.0), 0.0)
     relative = jnp.where(usable[:, None], x * inverse[:, None], 0.0)
     norm = jnp.sqrt(jnp.sum(relative * relative, axis=1))

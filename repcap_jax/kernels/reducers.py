@@ -98,7 +98,7 @@ class Histogram:
     Args:
       bins: number of bins, 1 to 1,000,000.
       range: `(low, high)`, the outer edges.
-      strategy: how to count; see `counting.count_bins`.
+      strategy: how to count; see `counting.Counter.count`.
     Raises:
       ValueError: for an impossible number of bins, range or strategy.
     """
@@ -391,7 +391,7 @@ class PairsAbove:
         i, j = (ids.reshape(-1) for ids in tile.pair_ids())
         negated = -tile.cosines.reshape(-1)
         size = negated.shape[0]
-        chunk = min(_HITS_AT_A_TIME, size)
+        chunk = min(max(_HITS_AT_A_TIME, self.cap // 4), size)
 
         def entering(left: Array, state: _Listed) -> Array:
             return left & (negated <= state.negated[-1])

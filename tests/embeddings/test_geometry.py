@@ -70,6 +70,12 @@ def test_rows_of_the_tokenizer(tmp_path):
     exact = oracles.pair_cosines(tensors["model.embed_tokens.weight"][:200])
     assert known.matrices["embedding"].distribution.std == pytest.approx(exact.std(), rel=1e-6)
     assert any("100 of 300 rows are beyond the tokenizer's 200" in note for note in every.notes)
+    (tmp_path / "m" / "tokenizer.json").write_text("{")
+    with open_checkpoint(tmp_path / "m") as checkpoint:
+        damaged = embedding_geometry(checkpoint, moments_only=True)
+        assert damaged.tokenizer_size is None and any("tokenizer could not be read" in note for note in damaged.notes)
+        with pytest.raises(CheckpointError):
+            embedding_geometry(checkpoint, rows="tokenizer", moments_only=True)
     np.save(tmp_path / "x.npy", tensors["model.embed_tokens.weight"])
     with open_checkpoint(tmp_path / "x.npy") as checkpoint, pytest.raises(ValueError, match="no tokenizer"):
         embedding_geometry(checkpoint, rows="tokenizer")

@@ -49,6 +49,24 @@ def test_rows_without_direction(found):
     assert found.duplicate_rows.tolist() == [41, 500]
 
 
+def test_padding_is_no_duplicate_and_immense_is_not_zero():
+    x = np.random.default_rng(0).standard_normal((50, 6))
+    x[10:20] = 0.0
+    x[30] = 1e300
+    x[31] = 1e-300
+    found = similarity_distribution(x, moments_only=True)
+    assert found.zero_rows.tolist() == [*range(10, 20), 31]
+    assert found.nonfinite_rows.tolist() == [30]
+    assert found.duplicate_rows.tolist() == []
+    edge = np.full((20, 1024), 2.0**120, np.float32)
+    assert similarity_distribution(edge, moments_only=True).n_pairs == 190
+
+
+def test_one_dimension():
+    record = similarity_distribution(np.array([[1.0], [-2.0], [3.0]])).to_record()
+    json.dumps(record, allow_nan=False)
+
+
 def test_quantiles_and_tail(x, found):
     exact = oracles.pair_cosines(x)
     shares = np.array([0.0, 0.001, 0.1, 0.5, 0.9, 0.999, 1.0])

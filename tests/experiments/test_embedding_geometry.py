@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.processes import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "experiments.embedding_geometry"]
@@ -105,24 +106,29 @@ def test_killed_run_restarts(models, tmp_path):
     assert code == 0, err
     assert out.count("finished in an earlier run") == 1
     assert [record["model"] for record in records(tmp_path / "run")] == ["flat", "large", "shifted"]
-    assert not list((tmp_path / "run").glob("*.tmp*"))
+    assert not list((tmp_path / "run").glob(".*.partial"))
 
 
 def test_smoke_needs_no_model(tmp_path):
     code, out, err = run("--smoke", f"--workdir={tmp_path / 'run'}", "--moments_only")
     assert code == 0 and "smoke-matrix" in out, err
     assert (tmp_path / "run" / "report.html").exists()
+    assert not any(line.startswith("I") for line in err.splitlines()), "libraries' INFO reached the terminal"
 
 
-@pytest.mark.slow
-def test_two_processes(models, tmp_path):
-    """Two processes of two devices: one set of results, written by process 0."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    common = [f"--model={models / 'flat.npy'}", "--cpu_devices=2", "--distributed", f"--coordinator={address}"]
+def run_pair(own_flags, *common):
+    """Two processes of two devices each, on loopback; returns their exit status, output and errors."""
+    address = f"127.0.0.1:{free_port()}"
     processes = [
-        start(*common, "--processes=2", f"--process_id={number}", f"--workdir={tmp_path / str(number)}")
+        start(
+            *common,
+            "--cpu_devices=2",
+            "--distributed",
+            f"--coordinator={address}",
+            "--processes=2",
+            f"--process_id={number}",
+            *own_flags[number],
+        )
         for number in range(2)
     ]
     try:
@@ -130,10 +136,42 @@ def test_two_processes(models, tmp_path):
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    (record,) = records(tmp_path / "0")
-    assert record["matrices"]["embedding"]["distribution"]["devices"] == 4
+    return [(process.returncode, *output) for process, output in zip(processes, outputs)]
+
+
+@pytest.mark.slow
+def test_two_processes(models, tmp_path):
+    """One set of results, written by process 0; a model that one process cannot read fails in both, and both go on."""
+    only_here = tmp_path / "half.npy"
+    names = [f"--model={models / 'flat.npy'}", f"--model={only_here}", f"--model={models / 'shifted.npy'}"]
+    np.save(only_here, np.ones((5, 3)))
+    only_here.chmod(0o000)
+    results = run_pair([[f"--workdir={tmp_path / '0'}"], [f"--workdir={tmp_path / '1'}"]], *names, "--moments_only")
+    only_here.chmod(0o600)
+    expected = 0 if os.access(only_here, os.R_OK) and os.geteuid() == 0 else 1  # root reads everything
+    assert [code for code, _, _ in results] == [expected, expected], results
+    done = [record for record in records(tmp_path / "0") if record["status"] == "done"]
+    assert {"flat", "shifted"} <= {record["model"] for record in done}
+    assert done[0]["matrices"]["embedding"]["distribution"]["devices"] == 4
     assert not (tmp_path / "1").exists()
+
+
+@pytest.mark.slow
+def test_processes_fail_together(models, tmp_path):
+    """What stops one process stops the other, with a message and without a hang."""
+    (tmp_path / "file").write_text("not a folder")
+    blocked = [[f"--workdir={tmp_path / 'file'}"], [f"--workdir={tmp_path / 'other'}"]]
+    results = run_pair(blocked, f"--model={models / 'flat.npy'}")
+    assert [code for code, _, _ in results] == [2, 2]
+    assert "cannot write" in results[0][2] and "process 0 of 2 failed" in results[1][2]
+
+    lists = [[f"--model={models / name}", f"--workdir={tmp_path / 'run'}"] for name in ("flat.npy", "shifted.npy")]
+    results = run_pair(lists)
+    assert [code for code, _, _ in results] == [2, 2]
+    assert "other models than process 0" in results[1][2]
+
+    results = run_pair([[f"--workdir={tmp_path / 'smoke'}"]] * 2, "--smoke", "--moments_only")
+    assert [code for code, _, _ in results] == [0, 0], results
 
 
 @pytest.mark.parametrize(

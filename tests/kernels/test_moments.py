@@ -87,6 +87,21 @@ def test_invariances(seed, n, d):
         assert got.mean == pytest.approx(base.mean, abs=1e-6) and got.std == pytest.approx(base.std, abs=1e-6)
 
 
+def test_fewer_rows_than_columns(mesh_of):
+    """The pairs are summed, and no d x d matrix is formed: here it would take 6 GiB."""
+    x = gaussian(40, 40_000, 0.3)
+    for devices in (1, 3):
+        assert_moments(x, mesh=mesh_of(devices))
+
+
+def test_one_program_for_a_size_bucket():
+    cosine_moments(gaussian(36 * 2048, 3, 0.5))
+    before = moments._add_gram._cache_size(), moments._add_rows._cache_size()
+    for n in (35 * 2048 - 9, 34 * 2048 + 1):
+        cosine_moments(gaussian(n, 3, 0.5))
+    assert (moments._add_gram._cache_size(), moments._add_rows._cache_size()) == before
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="two usable rows"):
         cosine_moments(np.zeros((5, 3)))

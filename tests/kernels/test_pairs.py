@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
-from repcap_jax.kernels import pairs
-from repcap_jax.kernels.pairs import bucket, fold_pairs, nearest_neighbours, pair_histogram
+from repcap_jax.kernels import walk
+from repcap_jax.kernels.pairs import fold_pairs, nearest_neighbours, pair_histogram
+from repcap_jax.kernels.placement import bucket
 from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours, PairsAbove
 from tests import oracles
 
@@ -105,8 +106,8 @@ def test_rectangular_walk(x, y, mesh_of, devices):
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_streaming_from_the_host(x, y, mesh_of, devices):
-    """A device that holds three tiles of rows at a time sees the matrix slab by slab, with the same result."""
-    room = 3 * 128 * (D * 4 + 4)
+    """A device that holds four tiles of rows at a time sees the matrix slab by slab, with the same result."""
+    room = 4 * 128 * (D * 4 + 4)
     whole = fold_pairs(x, REDUCERS, mesh=mesh_of(1), tile=128)
     for other in (None, y):
         result = fold_pairs(x, REDUCERS, y=other, mesh=mesh_of(devices), tile=128, device_bytes=room)
@@ -122,6 +123,18 @@ def test_tile_size_changes_no_count(x, mesh_of, tile, devices):
     expected, _ = pair_histogram(x, bins=400, tile=256)
     assert counts.sum() == (N - 3) * (N - 4) // 2
     np.testing.assert_array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+def test_large_tiles_of_a_larger_matrix(mesh_of, devices):
+    """Several tiles of 4,096, and what is left over."""
+    n = 9001
+    x = np.random.default_rng(0).standard_normal((n, 4)).astype(np.float32)
+    for tile in (1024, 4096):
+        counts, edges = pair_histogram(x, bins=200, tile=tile, mesh=mesh_of(devices))
+        assert counts.sum() == n * (n - 1) // 2
+        if devices == 1:
+            oracles.assert_counts_match(counts, edges, oracles.pair_cosines(x), oracles.rounding(4))
 
 
 @pytest.mark.parametrize("n", [2, 3, 127, 128, 129, 255, 256, 257, 513])
@@ -222,10 +235,10 @@ def test_one_program_for_a_size_bucket(mesh_of):
 
     for devices in (1, 2):
         run(18 * 128 * devices, devices)
-        before = pairs._fold._cache_size()
+        before = walk._fold._cache_size()
         for n in (17 * 128 * devices - 5, 17 * 128 * devices + 1, 18 * 128 * devices - 77):
             assert run(n, devices).counts[-1] == n * (n - 1) // 2
-        assert pairs._fold._cache_size() == before
+        assert walk._fold._cache_size() == before
 
 
 def test_buckets_waste_at_most_an_eighth():
@@ -236,7 +249,7 @@ def test_buckets_waste_at_most_an_eighth():
 
 
 def test_progress_reaches_the_end(x, mesh_of):
-    for devices, options in ((1, {}), (3, {}), (1, {"device_bytes": 3 * 128 * 100})):
+    for devices, options in ((1, {}), (3, {}), (1, {"device_bytes": 4 * 128 * 100})):
         seen = []
         report = lambda done, total, seen=seen: seen.append((done, total))  # noqa: E731
         fold_pairs(x, [Histogram(10)], mesh=mesh_of(devices), tile=128, progress=report, **options)
@@ -258,6 +271,7 @@ def test_progress_reaches_the_end(x, mesh_of):
         ({"x": np.ones((2, 2)), "precision": "double"}, ValueError, "precision"),
         ({"x": np.ones((2, 2)), "device_bytes": 10}, ValueError, "smaller tile"),
         ({"x": np.ones((2, 2)), "reducers": ["histogram"]}, TypeError, "start, update, merge"),
+        ({"x": np.ones((2, 2)), "reducers": [Histogram]}, TypeError, "not its class"),
         ({"x": np.ones((2, 2)), "reducers": []}, ValueError, "at least one"),
     ],
 )

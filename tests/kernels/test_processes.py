@@ -1,7 +1,6 @@
 """The same walk under jax.distributed: two processes on loopback, each with two CPU devices."""
 
 import json
-import socket
 import subprocess
 import sys
 import textwrap
@@ -11,6 +10,8 @@ import numpy as np
 from repcap_jax.kernels.moments import cosine_moments
 from repcap_jax.kernels.pairs import fold_pairs
 from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours, PairsAbove
+from tests import oracles
+from tests.processes import free_port
 
 _PROCESS = textwrap.dedent(
     """
@@ -43,9 +44,7 @@ def test_two_processes(tmp_path):
     x = (np.random.default_rng(4).standard_normal((900, 20)) + 0.3).astype(np.float32)
     x[11] = 0.0
     np.save(tmp_path / "x.npy", x)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", _PROCESS, address, str(number), str(tmp_path / "x.npy")],
@@ -69,7 +68,7 @@ def test_two_processes(tmp_path):
     histogram, neighbours, extremes, above = alone.results
     assert got["devices"] == 4 and got["excluded"] == [11]
     assert sum(got["counts"]) == 899 * 898 // 2
-    assert np.abs(np.cumsum(got["counts"]) - np.cumsum(histogram.counts)).max() <= 3  # rounding at an edge
+    oracles.assert_counts_match(np.array(got["counts"]), histogram.edges, oracles.pair_cosines(x), oracles.rounding(20))
     assert got["ids"] == neighbours.ids.tolist()
     assert tuple(got["largest"]) == extremes.largest[1:] and abs(got["above"] - above.total) <= 1
     moments = cosine_moments(x)

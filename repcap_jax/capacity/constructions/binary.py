@@ -121,6 +121,7 @@ DELSARTE_GOETHALS = Family(
     "Delsarte and Goethals 1975, alternating bilinear forms over GF(q)",
 )
 
+
 def _bent_support(s: int, value: int) -> np.ndarray:
     """The y in GF(2)^(2s) at which the bent function y_1 . y_2 takes the value."""
     y = np.arange(1 << 2 * s)

@@ -93,9 +93,7 @@ def _triples(v: int) -> list[tuple[int, int, int]]:
         # n even, and one more point v - 1; the quasigroup is only half-idempotent: (i + j) halved as below.
         infinity = v - 1
         blocks += [(i, i + n, i + 2 * n) for i in range(half)]
-        blocks += [
-            (infinity, half + i + layer * n, i + (layer + 1) % 3 * n) for i in range(half) for layer in range(3)
-        ]
+        blocks += [(infinity, half + i + layer * n, i + (layer + 1) % 3 * n) for i in range(half) for layer in range(3)]
         total = {(i, j): (i + j) % n for i, j in combinations(range(n), 2)}
         pairs = [(i, j, s // 2 if s % 2 == 0 else (s - 1) // 2 + half) for (i, j), s in total.items()]
     for layer in range(3):
