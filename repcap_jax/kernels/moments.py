@@ -97,10 +97,11 @@ def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = 
     """Exact mean and population standard deviation of `<x_i, x_j> / (|x_i| |x_j|)` over all pairs i < j.
 
     The equations are at the head of this module. Cost is two passes over x and one d x d Gram matrix; memory on a
-    device is two slabs of rows and a few d x d matrices, whatever n and the number of devices are. Rows are rounded to float32
-    units, which leaves an error of about 1e-9 in mu and sigma: far below 1e-6 of sigma unless all rows are nearly
-    parallel (sigma < 1e-3). Of fewer rows than columns the pairs are summed, since there are fewer of them than entries
-    in the Gram matrix.
+    device is two slabs of rows and a few d x d matrices, whatever n and the number of devices are. Of fewer rows than
+    columns the pairs are summed, since there are fewer of them than entries in the Gram matrix.
+
+    Rows are rounded to float32 units, which leaves an error of about 1e-9 in mu and sigma: far below 1e-6 of sigma
+    unless all rows are nearly parallel (sigma < 1e-3).
 
     Args:
       x: `(n, d)` matrix of any real dtype, as for `fold_pairs`.
