@@ -71,7 +71,7 @@ def main() -> int:
 
 def _check_same_list(models: list[str], devices: Devices) -> None:
     """Refuse a run whose processes were given different models."""
-    own = zlib.crc32("\n".join(models).encode()) >> 1
+    own = zlib.crc32("\n".join(models).encode(errors="backslashreplace")) >> 1
     if devices.agree([own]) != [own]:
         raise UserError(f"process {devices.process} was given other models than process 0: {', '.join(models)}")
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
+import re
+import socket
 import sys
+import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,11 +77,12 @@ class Devices:
         """The value of `step`, which every process runs by itself, once all of them have succeeded.
 
         What a process does by itself (reading a file, say) may fail in it alone. Were it to leave the others at their
-        next collective, they would wait for it until a timeout.
+        next collective, they would wait for it until a timeout. An array must be the same in all of them: their shares
+        of different ones would add up to plausible nonsense.
 
         Raises:
           Exception: what `step` raised here.
-          UserError: it raised in another process.
+          UserError: it raised in another process, or gave another array there.
         """
         value, error = None, None
         try:
@@ -87,18 +93,33 @@ class Devices:
             import numpy as np
             from jax.experimental import multihost_utils
 
-            failed = multihost_utils.process_allgather(np.asarray(error is not None, np.int32))
+            own = np.asarray([error is not None, _fingerprint(value)], np.int32)
+            failed, fingerprints = multihost_utils.process_allgather(own).T
             if error is None and failed.any():
                 raise UserError(f"process {int(failed.argmax())} of {self.processes} failed; its own output says why")
+            if error is None and len(set(fingerprints.tolist())) > 1:
+                raise UserError("the processes read different data: give all of them the same files")
         if error is not None:
             raise error
         return value
+
+
+def _fingerprint(value: Any) -> int:
+    """31 bits that tell arrays apart; 0 for anything else."""
+    import numpy as np
+
+    if not isinstance(value, np.ndarray):
+        return 0
+    return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data, zlib.crc32(str(value.shape).encode())) >> 1
 
 
 def run(main: Callable[[], int]) -> None:
     """Parse flags, call `main`, and end with its exit status; a UserError of it is shown without a traceback."""
 
     def guarded(argv: Sequence[str]) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a file name may not be what the terminal can show
         if not FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # absl lets every library's INFO through
         if len(argv) > 1:
@@ -107,6 +128,8 @@ def run(main: Callable[[], int]) -> None:
             status = main()
         except UserError as error:
             _refuse(str(error))
+        except OSError as error:  # a full disk, say
+            _refuse(f"{error}; what was finished is kept, start again with the same --workdir to go on")
         except KeyboardInterrupt:
             print("interrupted; start again with the same --workdir to go on", file=sys.stderr)
             sys.exit(130)
@@ -160,6 +183,8 @@ def _join_processes() -> None:
     where = FLAGS.coordinator or "the scheduler's coordinator"
     which = "?" if FLAGS.process_id is None else FLAGS.process_id
     total = "?" if FLAGS.processes is None else FLAGS.processes
+    if FLAGS.coordinator and FLAGS.process_id:
+        _wait_for(FLAGS.coordinator, which)
     print(f"process {which} of {total} joins {where} (waits {FLAGS.rendezvous_timeout} s)", file=sys.stderr, flush=True)
     try:
         jax.distributed.initialize(
@@ -173,6 +198,25 @@ def _join_processes() -> None:
             f"process {which} could not join {where}: {error}. Give --coordinator=host:port, --processes and "
             "--process_id where no scheduler sets them, and start all processes within --rendezvous_timeout."
         ) from error
+
+
+def _wait_for(coordinator: str, process: int) -> None:
+    """Wait until the coordinator listens: jax.distributed would end the process without a word that helps."""
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"--coordinator takes host:port, got {coordinator}")
+    deadline = time.monotonic() + FLAGS.rendezvous_timeout
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"process {process} found nobody at {coordinator} within {FLAGS.rendezvous_timeout} s ({error}); "
+                    "start process 0 there, or raise --rendezvous_timeout"
+                ) from error
+            time.sleep(0.5)
 
 
 def open_workdir(experiment: str, result_settings: Mapping[str, Any], devices: Devices, **options: Any) -> Workdir:
@@ -226,7 +270,7 @@ def listed_models(models: Sequence[str], models_file: str | None) -> list[str]:
             lines = Path(models_file).expanduser().read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--models_file: {models_file} cannot be read: {error}") from error
-        found += [line.split("#", 1)[0] for line in lines]
+        found += [re.split(r"(?:^|\s)#", line, maxsplit=1)[0] for line in lines]
     return list(dict.fromkeys(source.strip() for source in found if source.strip()))
 
 

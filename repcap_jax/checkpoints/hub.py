@@ -50,7 +50,9 @@ def _local(path: Path, text: str) -> tuple[Files, str | None]:
         return LocalFiles(path, text, path.resolve().name or text), None
     if not os.path.exists(path):
         raise CheckpointError(f"{text}: a link to something that does not exist; restore what it points to.")
-    return LocalFiles(path.parent, text, path.stem), path.name
+    # The usual file names say nothing of the model; its folder does.
+    usual = path.stem in ("model", "pytorch_model", "flax_model")
+    return LocalFiles(path.parent, text, path.resolve().parent.name if usual else path.stem), path.name
 
 
 def _looks_local(text: str) -> bool:

@@ -60,12 +60,13 @@ def tied_flag(config: Mapping) -> bool | None:
     if isinstance(flag, bool):
         return flag
     family = config_value(config, "model_type")
-    return None if family is None else family in TIED_BY_DEFAULT
+    return family in TIED_BY_DEFAULT if isinstance(family, str) else None
 
 
 def norm_offset(config: Mapping) -> int:
     """Return what the model adds to its norms' stored weights: 1 in the gemma family and a few others, else 0."""
-    return int(config_value(config, "model_type") in _ONE_PLUS)
+    family = config_value(config, "model_type")
+    return int(isinstance(family, str) and family in _ONE_PLUS)
 
 
 def is_transposed(name: str) -> bool:

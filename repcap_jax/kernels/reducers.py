@@ -394,7 +394,9 @@ class PairsAbove:
         chunk = min(max(_HITS_AT_A_TIME, self.cap // 4), size)
 
         def entering(left: Array, state: _Listed) -> Array:
-            return left & (negated <= state.negated[-1])
+            last = state.negated[-1], state.i[-1], state.j[-1]
+            earlier = (i < last[1]) | ((i == last[1]) & (j < last[2]))
+            return left & ((negated < last[0]) | ((negated == last[0]) & earlier))
 
         def step(carry: tuple[Array, _Listed]) -> tuple[Array, _Listed]:
             left, state = carry

@@ -56,7 +56,8 @@ def append_line(path: Path, line: str) -> None:
     """
     if "\n" in line:
         raise ValueError("a line cannot contain a line break")
-    data = line.encode() + b"\n"
+    # A file name may hold bytes that are no UTF-8; they are written as escapes, which JSON reads back.
+    data = line.encode(errors="backslashreplace") + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         size = os.fstat(descriptor).st_size

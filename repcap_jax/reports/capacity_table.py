@@ -58,6 +58,7 @@ def capacity_columns() -> list[Column]:
         Column("law capacity", "law_capacity", raw_only=True),
         Column("log10 law capacity", "log10_law_capacity", raw_only=True),
         Column("extrapolates", "capacity_extrapolates", raw_only=True),
+        Column("source", "source", raw_only=True),
         Column("rows", "rows", raw_only=True),
         Column("excluded rows", "excluded_rows", raw_only=True),
         Column("precision", "precision", raw_only=True),
@@ -82,6 +83,7 @@ def _row(record: Mapping[str, Any], name: str, matrix: Mapping[str, Any]) -> Row
     excluded = [distribution.get(kind, {}).get("count", 0) for kind in ("zero_rows", "nonfinite_rows")]
     row = {
         "model": record["model"],
+        "source": record.get("source"),
         "family": record.get("family"),
         "matrix": name,
         "tied": record["tied"],

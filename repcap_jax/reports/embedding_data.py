@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -92,6 +93,9 @@ def read_results(workdir: Workdir) -> tuple[list[ModelResult], list[str]]:
                 f"{record.get('model', record['key'])} failed: {error.get('type', 'error')}: {error.get('message', '')}"
             )
             continue
+        if missing := [name for name in ("model", "d_model", "matrices") if name not in record]:
+            notes.append(f"{record['key']}: its record lacks {', '.join(missing)}, so it is not shown.")
+            continue
         histograms: dict[str, Counts] = {}
         if record.get("histogram"):
             try:
@@ -101,8 +105,22 @@ def read_results(workdir: Workdir) -> tuple[list[ModelResult], list[str]]:
         results.append(ModelResult(record, histograms))
     if others := len(workdir.records(any_settings=True)) - len(current):
         notes.append(f"{others} earlier result(s) computed with other settings are not shown.")
+    results = _told_apart(results)
     results.sort(key=lambda result: (result.family, result.d_model, result.name))
     return results, notes
+
+
+def _told_apart(results: Sequence[ModelResult]) -> list[ModelResult]:
+    """Models of one name get the end of their source that tells them apart."""
+    names = Counter(result.name for result in results)
+
+    def distinct(result: ModelResult) -> ModelResult:
+        if names[result.name] == 1:
+            return result
+        source = str(result.record.get("key", "")).rstrip("/")
+        return dataclasses.replace(result, record={**result.record, "model": "/".join(source.split("/")[-2:])})
+
+    return [distinct(result) for result in results]
 
 
 def as_histograms(arrays: Mapping[str, np.ndarray]) -> dict[str, Counts]:

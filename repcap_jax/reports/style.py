@@ -96,7 +96,9 @@ def model_styles(families: Sequence[str]) -> list[tuple[Any, Any]]:
     for family in families:
         number, seen[family] = seen[family], seen[family] + 1
         share = number / max(sizes[family] - 1, 1)
-        result.append((_shade(styles[family][0], share), DASHES[number % len(DASHES)]))
+        # Families whose colour must repeat start with other dashes.
+        first = sorted(f for f in styles if styles[f][0] == styles[family][0]).index(family)
+        result.append((_shade(styles[family][0], share), DASHES[(number + 2 * first) % len(DASHES)]))
     return result
 
 

@@ -39,9 +39,9 @@ def read_published(path: str | os.PathLike[str]) -> list[Published]:
       ValueError: if the file cannot be read, a column is missing, or a number is none.
     """
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(line for line in file if line.strip() and not line.startswith("#")))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"cannot read the published points {path}: {error}") from error
     try:
         points = [Published(row["model"], int(row["d_model"]), float(row["epsilon"])) for row in rows]

@@ -198,7 +198,7 @@ class Workdir:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a UTF-8 text file whole or not at all, and return its path."""
-        return self.write_bytes(name, text.encode())
+        return self.write_bytes(name, text.encode(errors="backslashreplace"))
 
     def save_arrays(self, name: str, **arrays: Any) -> Path:
         """Write arrays to one compressed .npz file, whole or not at all.
@@ -320,7 +320,8 @@ def _history(earlier: dict[str, Any]) -> list[dict[str, Any]]:
     last = {key: value for key, value in earlier.items() if key != "history"}
     if last.get("finished") is None:  # it could not say so itself, and its lock is gone
         last["outcome"] = "killed"
-    return [*earlier.get("history", []), last]
+    history = earlier.get("history")
+    return [*(history if isinstance(history, list) else []), last]
 
 
 def _is_record(value: Any) -> bool:

@@ -18,10 +18,10 @@ COMMAND = [sys.executable, "-m", "experiments.embedding_geometry"]
 
 
 def start(*flags, **options):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    options = {"cwd": ROOT} | options
     return subprocess.Popen(
         [*COMMAND, *flags],
-        cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -116,7 +116,7 @@ def test_smoke_needs_no_model(tmp_path):
     assert not any(line.startswith("I") for line in err.splitlines()), "libraries' INFO reached the terminal"
 
 
-def run_pair(own_flags, *common):
+def run_pair(own_flags, *common, folders=(ROOT, ROOT)):
     """Two processes of two devices each, on loopback; returns their exit status, output and errors."""
     address = f"127.0.0.1:{free_port()}"
     processes = [
@@ -128,6 +128,7 @@ def run_pair(own_flags, *common):
             "--processes=2",
             f"--process_id={number}",
             *own_flags[number],
+            cwd=folders[number],
         )
         for number in range(2)
     ]
@@ -170,6 +171,17 @@ def test_processes_fail_together(models, tmp_path):
     assert [code for code, _, _ in results] == [2, 2]
     assert "other models than process 0" in results[1][2]
 
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        np.save(tmp_path / str(number) / "m.npy", np.random.default_rng(number).standard_normal((60, 8)))
+    link = tmp_path / "m.npy"  # one name, other contents in each process
+    link.symlink_to("/proc/self/cwd/m.npy")
+    results = run_pair(
+        [[f"--workdir={tmp_path / 'mixed'}"]] * 2, f"--model={link}", folders=[tmp_path / "0", tmp_path / "1"]
+    )
+    assert [code for code, _, _ in results] == [1, 1]
+    assert "different data" in results[0][2] and "different data" in results[1][2]
+
     results = run_pair([[f"--workdir={tmp_path / 'smoke'}"]] * 2, "--smoke", "--moments_only")
     assert [code for code, _, _ in results] == [0, 0], results
 
@@ -199,6 +211,27 @@ def test_wrong_flags_are_refused_before_any_work(flags, says, tmp_path):
     assert code == 2 and says in err, err
     assert "Traceback" not in err
     assert not (tmp_path / "run" / "records.jsonl").exists()
+
+
+def test_names_that_are_no_utf8(models, tmp_path):
+    """A Latin-1 file name is a name like any other, and so is one with a hash."""
+    strange = [os.fsencode(tmp_path) + name for name in (b"/caf\xe9.npy", b"/C#.npy")]
+    for path in strange:
+        with open(path, "wb") as file:
+            np.save(file, np.random.default_rng(0).standard_normal((50, 8)))
+    listing = tmp_path / "models.txt"
+    listing.write_bytes(b"\xef\xbb\xbf" + strange[1] + b"  # a comment\r\n")
+    code, out, err = run(
+        b"--model=" + strange[0], f"--models_file={listing}", f"--workdir={tmp_path / 'run'}", "--moments_only"
+    )
+    assert code == 0, err
+    assert len(records(tmp_path / "run")) == 2
+
+
+def test_absent_coordinator(tmp_path):
+    flags = [f"--coordinator=127.0.0.1:{free_port()}", "--processes=2", "--process_id=1", "--rendezvous_timeout=2"]
+    code, out, err = run("--smoke", "--distributed", *flags, f"--workdir={tmp_path / 'run'}")
+    assert code == 2 and "found nobody at" in err and "Traceback" not in err
 
 
 def test_missing_model_is_a_recorded_failure(tmp_path):

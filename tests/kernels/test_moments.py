@@ -69,6 +69,13 @@ def test_agrees_with_the_fold():
     assert got.std == pytest.approx(np.sqrt(np.average((centres - mean) ** 2, weights=counts)), rel=1e-5)
 
 
+def test_orthonormal_rows():
+    """No spread at all: rounding must not look like one."""
+    for n in (64, 130):
+        found = cosine_moments(np.eye(n, dtype=np.float32))
+        assert found.mean == pytest.approx(0.0, abs=1e-9) and found.std < 1e-7
+
+
 def test_equal_and_opposite_rows():
     same = cosine_moments(np.ones((50, 7), np.float32))
     assert same.mean == pytest.approx(1.0, abs=1e-6) and same.std < 1e-3
