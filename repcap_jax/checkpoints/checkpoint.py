@@ -57,7 +57,9 @@ class Checkpoint:
     """
 
     def __init__(self, files: Files, choice: Choice, config: dict, embedding: str | None, unembedding: str | None):
-        self.source, self.name, self.revision = files.label, files.name, files.revision
+        self.source, self.revision = files.label, files.revision
+        # A name is for tables and figures; bytes of a file name that are no text become escapes.
+        self.name = files.name.encode(errors="backslashreplace").decode()
         self.format, self.file = choice.format, choice.file
         self._files, self._choice, self._own_config = files, choice, config
         self._embedding, self._unembedding = embedding, unembedding

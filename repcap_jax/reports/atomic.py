@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from repcap_jax.reports.strict_json import encoded
+
 _TEMPORARY = ".partial"
 
 
@@ -56,8 +58,7 @@ def append_line(path: Path, line: str) -> None:
     """
     if "\n" in line:
         raise ValueError("a line cannot contain a line break")
-    # A file name may hold bytes that are no UTF-8; they are written as escapes, which JSON reads back.
-    data = line.encode(errors="backslashreplace") + b"\n"
+    data = encoded(line) + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         size = os.fstat(descriptor).st_size
@@ -81,4 +82,4 @@ def safe_name(name: str) -> str:
     clean = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._-")[:80]
     if name and clean == name:
         return name
-    return f"{clean or 'model'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{clean or 'model'}-{hashlib.sha256(encoded(name)).hexdigest()[:8]}"

@@ -50,6 +50,11 @@ def parse_strict(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=_refuse_constant)
 
 
+def encoded(text: str) -> bytes:
+    """Return UTF-8 bytes of any text: what a file name may hold but UTF-8 may not becomes an escape that JSON reads."""
+    return text.encode(errors="backslashreplace")
+
+
 def digest(value: Any) -> str:
     """Return 16 hexadecimal digits that identify `value`, whatever the order of its keys."""
     text = json.dumps(json_ready(value), allow_nan=False, sort_keys=True)

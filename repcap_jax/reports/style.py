@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from repcap_jax.reports.provenance import package_version
+from repcap_jax.reports.strict_json import encoded
 from repcap_jax.reports.workdir import Workdir
 
 INK, GREY, FAINT = "#222222", "#777777", "#c8c8c8"
@@ -81,7 +82,7 @@ def family_styles(families: Iterable[str]) -> dict[str, tuple[str, str]]:
     taken = Counter(place % len(_PALETTE) for place in places.values())
     for family in wanted:
         if family not in places:
-            start = int(hashlib.sha256(family.encode()).hexdigest(), 16)
+            start = int(hashlib.sha256(encoded(family)).hexdigest(), 16)
             order = [(start + step) % len(_PALETTE) for step in range(len(_PALETTE))]
             slot = min(order, key=lambda place: taken[place])
             places[family] = slot + taken[slot] * len(_PALETTE)
@@ -153,7 +154,7 @@ def figure_bytes(figure: Figure, kind: str, title: str) -> bytes:
 
 def plain(text: str) -> str:
     """Return text that matplotlib shows as it is: no mathematics in it, and not hidden from legends."""
-    text = text.replace("$", r"\$")
+    text = encoded(text).decode().replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 

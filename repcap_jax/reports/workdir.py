@@ -18,7 +18,7 @@ import numpy as np
 
 from repcap_jax.reports.atomic import append_line, atomic_file, remove_leftovers, safe_name
 from repcap_jax.reports.provenance import git_state, machine, now, versions
-from repcap_jax.reports.strict_json import digest, dump_line, dump_pretty, json_ready, parse_strict
+from repcap_jax.reports.strict_json import digest, dump_line, dump_pretty, encoded, json_ready, parse_strict
 
 __all__ = ["Workdir", "json_ready", "safe_name"]
 
@@ -198,7 +198,7 @@ class Workdir:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a UTF-8 text file whole or not at all, and return its path."""
-        return self.write_bytes(name, text.encode(errors="backslashreplace"))
+        return self.write_bytes(name, encoded(text))
 
     def save_arrays(self, name: str, **arrays: Any) -> Path:
         """Write arrays to one compressed .npz file, whole or not at all.
@@ -263,7 +263,7 @@ class Workdir:
 
     def _write_run(self) -> None:
         with atomic_file(self.root / _RUN) as file:
-            file.write(dump_pretty(self.run).encode())
+            file.write(encoded(dump_pretty(self.run)))
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:
