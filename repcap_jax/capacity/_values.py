@@ -38,7 +38,7 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> np.ndarray:
     if not np.all(np.isfinite(values) & (values >= 0)):
         raise ValueError(
             f"{name} must be finite and >= 0 (a bound on |cosine|), got {epsilon!r}; "
-            "a negative mean + 2 std belongs to rows that point away from each other, about which no capacity law speaks"
+            "a negative mean + 2 std is of rows that point away from each other, of which no capacity law speaks"
         )
     return values
 
