@@ -139,7 +139,7 @@ def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = 
     if n < 2 * d:
         # Few pairs for so large a Gram matrix, whose rounding would show: sum their squared deviations from mu instead.
         del kept
-        variance = fold_pairs(x, [_Deviations(mean)], mesh=mesh, precision=precision).results[0]
+        variance = fold_pairs(x, [_Deviations(round(mean, 3))], mesh=mesh, precision=precision).results[0]
     else:
         gram = _start((d, d), mesh)
         centre = mean_row.astype(np.float32)
@@ -156,7 +156,11 @@ def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = 
 
 @dataclasses.dataclass(frozen=True)
 class _Deviations:
-    """Reducer: variance of the cosines, from their first and second moments about a centre close to the mean."""
+    """Reducer: variance of the cosines, from their first and second moments about a centre close to the mean.
+
+    The centre is part of the compiled program, so it is given to three decimals: matrices share one, and what is left
+    of the mean is too small to cancel.
+    """
 
     centre: float
 
