@@ -138,7 +138,7 @@ def cosine_moments(x: Any, *, mesh: Mesh | None = None, precision: str | None = 
     mean = squared - diagonal / (n - 1)
     if n < 2 * d:
         # Few pairs for so large a Gram matrix, whose rounding would show: sum their squared deviations from mu instead.
-        del kept
+        del kept, placed  # the fold places the rows itself
         variance = fold_pairs(x, [_Deviations(round(mean, 3))], mesh=mesh, precision=precision).results[0]
     else:
         gram = _start((d, d), mesh)

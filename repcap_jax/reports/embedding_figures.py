@@ -167,9 +167,7 @@ def _tail_panel(axes: Axes, result: ModelResult, matrix: str) -> None:
     detail = f"d = {d:,}   μ = {numbers['mean']:.4f}   σ = {numbers['std']:.4f}"
     detail += "" if share is None else f"   {100 * share:.2g} % above ε"
     axes.set_title(plain(short_name(result.name, 40)), pad=17)
-    axes.annotate(
-        detail, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=7.5, color=GREY
-    )
+    _subtitle(axes, detail)
 
 
 def _mark_epsilon(axes: Axes, epsilon: float) -> None:
@@ -226,15 +224,7 @@ def _both_matrices(axes: Axes, result: ModelResult) -> None:
     axes.set_ylim(bottom=0)
     axes.set_ylabel(_DENSITY)
     axes.set_title(plain(short_name(result.name, 44)), pad=17)
-    axes.annotate(
-        f"ε: {', '.join(epsilons)}",
-        (0, 1),
-        (0, 5),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=7.5,
-        color=GREY,
-    )
+    _subtitle(axes, f"ε: {', '.join(epsilons)}")
 
 
 def _corresponding_rows(axes: Axes, result: ModelResult) -> None:
@@ -252,12 +242,10 @@ def _corresponding_rows(axes: Axes, result: ModelResult) -> None:
     axes.set_ylim(0, 1.06 * counts.counts.max())
     axes.set_ylabel("tokens per bin")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.annotate(
-        f"{summary['n']:,} tokens   mean = {summary['mean']:.4f}   std = {summary['std']:.4f}",
-        (0, 1),
-        (0, 5),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=7.5,
-        color=GREY,
-    )
+    _subtitle(axes, f"{summary['n']:,} tokens   mean = {summary['mean']:.4f}   std = {summary['std']:.4f}")
+
+
+def _subtitle(axes: Axes, text: str) -> None:
+    """A line of numbers between the title and the axes."""
+    place = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    axes.annotate(text, (0, 1), (0, 5), **place, fontsize=7.5, color=GREY)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.processes import free_port
+from tests.processes import free_port, outputs_of
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "experiments.embedding_geometry"]
@@ -132,27 +132,28 @@ def run_pair(own_flags, *common, folders=(ROOT, ROOT)):
         )
         for number in range(2)
     ]
-    try:
-        outputs = [process.communicate(timeout=240) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
+    outputs = outputs_of(processes)
     return [(process.returncode, *output) for process, output in zip(processes, outputs)]
 
 
 @pytest.mark.slow
 def test_two_processes(models, tmp_path):
     """One set of results, written by process 0; a model that one process cannot read fails in both, and both go on."""
-    only_here = tmp_path / "half.npy"
-    names = [f"--model={models / 'flat.npy'}", f"--model={only_here}", f"--model={models / 'shifted.npy'}"]
-    np.save(only_here, np.ones((5, 3)))
-    only_here.chmod(0o000)
-    results = run_pair([[f"--workdir={tmp_path / '0'}"], [f"--workdir={tmp_path / '1'}"]], *names, "--moments_only")
-    only_here.chmod(0o600)
-    expected = 0 if os.access(only_here, os.R_OK) and os.geteuid() == 0 else 1  # root reads everything
-    assert [code for code, _, _ in results] == [expected, expected], results
+    folders = [tmp_path / "here", tmp_path / "there"]
+    for folder in folders:
+        folder.mkdir()
+    np.save(folders[0] / "half.npy", np.eye(9, dtype=np.float32))
+    half = tmp_path / "half.npy"
+    half.symlink_to("/proc/self/cwd/half.npy")  # there is such a file for process 0 only
+    names = [f"--model={models / 'flat.npy'}", f"--model={half}", f"--model={models / 'shifted.npy'}"]
+    own = [[f"--workdir={tmp_path / '0'}"], [f"--workdir={tmp_path / '1'}"]]
+    results = run_pair(own, *names, "--moments_only", folders=folders)
+    assert [code for code, _, _ in results] == [1, 1], results
+    assert "process 1 of 2 failed" in results[0][2]
+    (failed,) = [record for record in records(tmp_path / "0") if record["status"] == "failed"]
+    assert failed["model"] == str(half)
     done = [record for record in records(tmp_path / "0") if record["status"] == "done"]
-    assert {"flat", "shifted"} <= {record["model"] for record in done}
+    assert [record["model"] for record in done] == ["flat", "shifted"]
     assert done[0]["matrices"]["embedding"]["distribution"]["devices"] == 4
     assert not (tmp_path / "1").exists()
 

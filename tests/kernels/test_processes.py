@@ -11,7 +11,7 @@ from repcap_jax.kernels.moments import cosine_moments
 from repcap_jax.kernels.pairs import fold_pairs
 from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours, PairsAbove
 from tests import oracles
-from tests.processes import free_port
+from tests.processes import free_port, outputs_of
 
 _PROCESS = textwrap.dedent(
     """
@@ -54,11 +54,7 @@ def test_two_processes(tmp_path):
         )
         for number in range(2)
     ]
-    try:
-        outputs = [process.communicate(timeout=240) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
+    outputs = outputs_of(processes)
     assert all(process.returncode == 0 for process in processes), outputs
     results = [json.loads(out.strip().splitlines()[-1]) for out, _ in outputs]
     assert results[0] == results[1]
