@@ -61,6 +61,11 @@ class PackingGrid:
         """Return the cells picked by a boolean mask."""
         return PackingGrid(self.cells[keep], self.source)
 
+    def at(self, k: float, d: float) -> float | None:
+        """Return the smallest epsilon of the cells of k lines in R^d, None if there is none."""
+        here = self.epsilon[(self.k == k) & (self.d == d)]
+        return float(here.min()) if len(here) else None
+
     def to_record(self) -> dict:
         """Return the grid as valid JSON, in the form `load_grid` reads."""
         return {"source": self.source, "cells": self.cells.tolist()}

@@ -136,6 +136,11 @@ def default_steps(k: int, d: int, starts: int) -> int:
     return 1500 if starts > 1 else int(np.clip(5e12 / (k * k * (3.0 * d + 100.0)), 300, 4000))
 
 
+def is_polished(k: int, d: int) -> bool:
+    """Whether `pack` sharpens packings of this size in float64 after the descent."""
+    return k * (d - 1) <= _POLISHED_COORDINATES
+
+
 def _settings(
     k: int, d: int, objective: str, steps: int | None, starts: int | None, start: Start, dtype: str, tiling: Tiling
 ) -> PackSettings:
@@ -143,7 +148,7 @@ def _settings(
         starts = 1 if start.warm else default_starts(k)
     if steps is None:
         steps = default_steps(k, d, starts)
-    small = starts > 1 or k * (d - 1) <= _POLISHED_COORDINATES
+    small = starts > 1 or is_polished(k, d)
     rate = 0.15 / d**0.5
     return PackSettings(
         objective=objective,
@@ -259,7 +264,7 @@ class _Run:
         if self.start.vectors is not None:
             given = exact_coherence(self.start.vectors, self.task.objective)
             vectors, coherence = (self.start.vectors, given) if given < coherence else (vectors, coherence)
-        if self.task.k * (self.task.d - 1) <= _POLISHED_COORDINATES and not self.interrupted:
+        if is_polished(self.task.k, self.task.d) and not self.interrupted:
             for number in order[:_POLISHED_STARTS]:
                 if coherence <= self.task.bound.value + _MET:
                     break
