@@ -29,7 +29,7 @@ from repcap_jax.reports.workdir import Workdir, safe_name
 flags.DEFINE_list("kinds", ["optimised"], "What to measure: optimised, random, or both separated by a comma.")
 flags.DEFINE_list("d_values", ["16", "32", "64"], "Dimensions.")
 flags.DEFINE_list("k_values", [], "Numbers of vectors, combined with every dimension.")
-flags.DEFINE_list("ratios", [], "Values of k / d, combined with every dimension. By default 1.5,2,4,8 without k_values.")
+flags.DEFINE_list("ratios", [], "Values of k / d, with every dimension. Without k_values 1.5,2,4,8.")
 flags.DEFINE_enum("objective", "lines", ["lines", "codes"], "Minimise the largest |cos| (lines) or cos (codes).")
 flags.DEFINE_integer("seed", 0, "Seed of all random numbers.")
 flags.DEFINE_integer("steps", None, "Steps of each start; by default chosen for each cell.", lower_bound=1)
@@ -79,7 +79,7 @@ def _cells() -> list[Any]:
     kinds = list(dict.fromkeys(FLAGS.kinds))
     trials = FLAGS.trials
     if FLAGS.smoke:
-        d_values, k_values, ratios, trials = [8, 16], [], [1.5, 4.0], min(trials, 20)
+        d_values, k_values, ratios, trials = [4, 32], [], [1.5, 4.0], min(trials, 20)
     if not k_values and not ratios:
         ratios = list(_DEFAULT_RATIOS)
     if wrong := [kind for kind in kinds if kind not in KINDS]:
@@ -182,9 +182,7 @@ def _measure(cell: Any, place: str, expected: float, workdir: Workdir, devices: 
     return workdir.append({"key": cell.name, "status": "done", "kind": cell.kind, **found, "seconds": seconds})
 
 
-def _packing(
-    cell: Any, key: Any, place: str, expected: float, workdir: Workdir, devices: Devices
-) -> dict[str, Any]:
+def _packing(cell: Any, key: Any, place: str, expected: float, workdir: Workdir, devices: Devices) -> dict[str, Any]:
     import repcap_jax as rc
 
     name = safe_name(cell.name)

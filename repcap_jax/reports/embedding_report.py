@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from repcap_jax.reports.capacity_table import CAPTION, capacity_columns, capacity_notes, capacity_rows
 from repcap_jax.reports.embedding_data import ModelResult, read_results, with_histogram
 from repcap_jax.reports.embedding_figures import comparison_figures, overview_figure, tail_figures
-from repcap_jax.reports.html import Image, Section, write_report
-from repcap_jax.reports.style import save_figure
+from repcap_jax.reports.html import Section, write_report
+from repcap_jax.reports.style import save_pages
 from repcap_jax.reports.tables import write_table
 from repcap_jax.reports.width_figures import Published, capacity_figure, epsilon_figure
 from repcap_jax.reports.workdir import Workdir
@@ -63,17 +61,19 @@ def _width_section(
         suffix = "" if matrix == "embedding" else "_unembedding"
         points = published if matrix == "embedding" else ()  # what is published is about embeddings
         epsilon = epsilon_figure(results, matrix, points, source)
-        images += _save(workdir, [epsilon], f"epsilon_by_width{suffix}", f"ε of {matrix} rows against d_model.")
+        images += save_pages(workdir, [epsilon], f"epsilon_by_width{suffix}", f"ε of {matrix} rows against d_model.")
         capacity = capacity_figure(results, matrix)
         caption = f"Capacity from {matrix} rows against d_model; bars reach from ε at 1.5 σ to ε at 3 σ."
-        images += _save(workdir, [capacity], f"capacity_by_width{suffix}", caption)
+        images += save_pages(workdir, [capacity], f"capacity_by_width{suffix}", caption)
     return Section("Across models", images=images)
 
 
 def _distribution_section(workdir: Workdir, results: Sequence[ModelResult], matrix: str) -> Section:
     caption = f"Cosine similarity of all pairs of {matrix} rows."
-    images = _save(workdir, [overview_figure(results, matrix)], f"similarity_{matrix}", caption)
-    images += _save(workdir, tail_figures(results, matrix), f"similarity_{matrix}_tail", f"{matrix.title()}: {_TAIL}")
+    images = save_pages(workdir, [overview_figure(results, matrix)], f"similarity_{matrix}", caption)
+    images += save_pages(
+        workdir, tail_figures(results, matrix), f"similarity_{matrix}_tail", f"{matrix.title()}: {_TAIL}"
+    )
     return Section(f"Distributions: {matrix}", images=images)
 
 
@@ -81,22 +81,8 @@ def _comparison_section(workdir: Workdir, results: Sequence[ModelResult]) -> Sec
     caption = "Left: cosines within each matrix. Right: cosine of each token's embedding row with its unembedding row."
     return Section(
         "Embedding against unembedding",
-        images=_save(workdir, comparison_figures(results), "embedding_against_unembedding", caption),
+        images=save_pages(workdir, comparison_figures(results), "embedding_against_unembedding", caption),
     )
-
-
-def _save(workdir: Workdir, figures: Sequence[Figure | None], name: str, caption: str) -> list[Image]:
-    """Save the figures that there are, numbered where there are several, and remove pages of an earlier drawing."""
-    drawn = [figure for figure in figures if figure is not None]
-    names = [name if len(drawn) == 1 else f"{name}_{page}" for page in range(1, len(drawn) + 1)]
-    if workdir.writer:
-        for old in workdir.root.glob(f"{name}*"):
-            page = old.stem.removeprefix(name).lstrip("_")
-            if old.suffix in (".png", ".pdf") and old.stem not in names and (page.isdigit() or not page):
-                old.unlink()
-    for figure, title in zip(drawn, names, strict=True):
-        save_figure(workdir, figure, title)
-    return [Image(title, caption) for title in names]
 
 
 def _left_out(results: Sequence[ModelResult]) -> list[str]:

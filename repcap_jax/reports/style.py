@@ -17,6 +17,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from repcap_jax.reports.html import Image
 from repcap_jax.reports.provenance import package_version
 from repcap_jax.reports.strict_json import encoded
 from repcap_jax.reports.workdir import Workdir
@@ -136,6 +137,29 @@ def save_figure(workdir: Workdir, figure: Figure, name: str) -> Path:
     """
     workdir.write_bytes(f"{name}.pdf", figure_bytes(figure, "pdf", name))
     return workdir.write_bytes(f"{name}.png", figure_bytes(figure, "png", name))
+
+
+def save_pages(workdir: Workdir, figures: Sequence[Figure | None], name: str, caption: str) -> list[Image]:
+    """Save those figures that there are, numbered where they are several, and remove pages of an earlier drawing.
+
+    Args:
+      workdir: where to.
+      figures: pages of one drawing; `None` for one that could not be made.
+      name: file name without an ending.
+      caption: what they show.
+    Returns:
+      The images, for a report.
+    """
+    drawn = [figure for figure in figures if figure is not None]
+    names = [name if len(drawn) == 1 else f"{name}_{page}" for page in range(1, len(drawn) + 1)]
+    if workdir.writer:
+        for old in workdir.root.glob(f"{name}*"):
+            page = old.stem.removeprefix(name).lstrip("_")
+            if old.suffix in (".png", ".pdf") and old.stem not in names and (page.isdigit() or not page):
+                old.unlink()
+    for figure, title in zip(drawn, names, strict=True):
+        save_figure(workdir, figure, title)
+    return [Image(title, caption) for title in names]
 
 
 def figure_bytes(figure: Figure, kind: str, title: str) -> bytes:
