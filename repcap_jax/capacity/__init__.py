@@ -32,7 +32,7 @@ from .estimate import (
 )
 from .fit_range import FitRange
 from .fits import FitErrors, LawFit, fit_errors, fit_law
-from .grids import PackingGrid, load_grid
+from .grids import PackingGrid, load_grid, measured_grid
 from .isotropic import IsotropicReference
 from .laws import (
     FOUR_PARAMETER,
@@ -98,6 +98,7 @@ __all__ = [
     "laws",
     "load_grid",
     "max_vectors_bound",
+    "measured_grid",
     "random_existence",
     "representational_capacity",
 ]

@@ -10,6 +10,7 @@ from scipy.optimize import least_squares
 from scipy.stats import t as student
 
 from ._values import Number, json_number
+from .bounds import coherence_bound
 from .grids import PackingGrid, as_grid
 from .laws import FitRange, Law, get_law
 
@@ -75,6 +76,7 @@ class LawFit:
       held_out, held_out_above_d: the same errors as `all_cells` and `above_d` when each value of d is predicted from
         constants fitted to the other values; None where that cannot be done, `held_out_reason` saying why.
       grid_source: provenance of the cells.
+      below_bound: cells with k > d where the fitted law promises less than any arrangement can reach.
     """
 
     law: Law
@@ -87,6 +89,7 @@ class LawFit:
     held_out_above_d: FitErrors | None
     held_out_reason: str
     grid_source: str
+    below_bound: int
 
     @property
     def constants(self) -> Mapping[str, float]:
@@ -129,6 +132,7 @@ class LawFit:
             "held_out_above_d": self.held_out_above_d.to_record() if self.held_out_above_d else None,
             "held_out_reason": self.held_out_reason or None,
             "grid_source": self.grid_source,
+            "below_bound": self.below_bound,
         }
         if None in intervals.values():
             record["intervals_reason"] = "the cells do not determine every constant"
@@ -193,6 +197,16 @@ def _held_out(law: Law, grid: PackingGrid) -> tuple[np.ndarray | None, str]:
     return predicted, ""
 
 
+def _below_bound(law: Law, grid: PackingGrid) -> int:
+    """How many cells of whole numbers k > d the law puts below the best bound."""
+    predicted = _curve(law, grid)
+    return sum(
+        bool(value < coherence_bound(int(k), int(d)).value)
+        for (k, d, _), value in zip(grid.cells, predicted)
+        if k > d and k == int(k) and d == int(d)
+    )
+
+
 def fit_law(law: str | Law, grid: Any, *, confidence: Number = 0.95, held_out: bool = True) -> LawFit:
     """Return a law refitted to a packing grid by plain least squares on epsilon.
 
@@ -241,4 +255,5 @@ def fit_law(law: str | Law, grid: Any, *, confidence: Number = 0.95, held_out: b
         held_out_above_d=None if left_out is None else fit_errors(left_out[above], grid.epsilon[above]),
         held_out_reason=reason,
         grid_source=grid.source,
+        below_bound=_below_bound(fitted, grid),
     )

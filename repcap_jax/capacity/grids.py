@@ -121,6 +121,11 @@ def load_grid(path: str | Path) -> PackingGrid:
     return readers[path.suffix.lower()](path)
 
 
+def measured_grid() -> PackingGrid:
+    """Return the grid that comes with the package: packings found by `repcap_jax.pack`, its `source` saying how."""
+    return load_grid(Path(__file__).parent / "data" / "measured_packing.json")
+
+
 def as_grid(grid: Any) -> PackingGrid:
     """Return a PackingGrid from one, from a path, or from an array of rows [k, d, epsilon]."""
     if isinstance(grid, PackingGrid):

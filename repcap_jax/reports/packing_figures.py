@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from repcap_jax.capacity import Law, coherence_bound
 from repcap_jax.packing.random_baseline import predicted_random_coherence
@@ -20,6 +20,7 @@ from repcap_jax.reports.packing_data import CellResult, DescentHistory
 from repcap_jax.reports.style import FAINT, GREY, INK, new_figure, style
 
 _PANELS = 12  # dimensions on one page
+_LOG_STEPS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(1 + i / 5 for i in range(45)))
 _PUBLISHED, _BUILT = "#CC6677", "#117733"
 
 
@@ -103,14 +104,17 @@ def _coherence_panel(axes: Axes, cells: Sequence[CellResult], d: int) -> None:
     axes.set_xlabel("k (log)")
 
 
-def plain_log_axis(axes: Axes, which: str = "x") -> None:
-    """Label a log axis with plain numbers, at 1, 2 and 5 where it spans little and at powers of ten where much."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-    decades = math.log10(high / low)
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 1.6 else (1, 3) if decades < 2.2 else (1,)))
-    axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+def plain_log_axis(axes: Axes) -> None:
+    """Label the x axis, which is logarithmic, with few round numbers written out."""
+    low, high = axes.get_xlim()
+    powers = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in _LOG_STEPS:
+        ticks = [step * power for power in powers for step in steps if low <= step * power <= high]
+        if len(ticks) >= 3:
+            break
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
 
 
 def collapse_figure(results: Sequence[CellResult], laws: Sequence[Law] = ()) -> Figure | None:
@@ -152,7 +156,7 @@ def collapse_figure(results: Sequence[CellResult], laws: Sequence[Law] = ()) -> 
         plain_log_axis(axes)
         axes.set(xlim=(low, high), xlabel="k / d (log)", ylabel="ε √d")
         axes.set_ylim(0, 1.08 * max([c.scaled for c in shown] + [c.published * c.d**0.5 for c in published]))
-        axes.set_title("Coherence scaled by √d depends on k / d alone where packings are good and k is well below d²/2")
+        axes.set_title("Coherence times √d against k / d")
         figure.legend(handles=handles, loc="outside right upper")
     return figure
 
@@ -218,7 +222,7 @@ def history_figure(histories: Sequence[DescentHistory]) -> Figure | None:
             late = history.coherence[len(history.step) // 50 :]
             gap = max(float(late.max()) - history.bound, 1e-6)
             axes.set_ylim(history.bound - 0.08 * gap, history.bound + 1.08 * gap)
-            axes.set_title(f"{history.title}   (p: {history.p[0]:.3g} to {history.p[-1]:.3g})", fontsize=8.5)
+            axes.set_title(f"{history.title}   (p: {history.p[0]:,.0f} to {history.p[-1]:,.0f})", fontsize=8.5)
             axes.set_xlabel("step")
         for row in panels:
             row[0].set_ylabel("coherence")
