@@ -19,7 +19,6 @@ import os
 import sys
 import tempfile
 import time
-import zlib
 from typing import Any
 
 from absl import flags
@@ -57,7 +56,7 @@ def main() -> int:
         for name in ("which", "rows", "moments_only", "bins", "precision", "smoke", "embedding_tensor")
     } | {"unembedding_tensor": FLAGS.unembedding_tensor}
     published = devices.together(lambda: _published() if devices.writes else [])
-    devices.together(lambda: _check_same_list(models, devices))
+    devices.together(lambda: launch.check_same_work(models, "models", devices))
     with (
         launch.open_workdir("embedding_geometry", settings, devices) as workdir,
         tempfile.TemporaryDirectory() as folder,
@@ -67,13 +66,6 @@ def main() -> int:
         if devices.writes:
             _report(workdir, published)
     return 1 if failed else 0
-
-
-def _check_same_list(models: list[str], devices: Devices) -> None:
-    """Refuse a run whose processes were given different models."""
-    own = zlib.crc32("\n".join(models).encode(errors="backslashreplace")) >> 1
-    if devices.agree([own]) != [own]:
-        raise UserError(f"process {devices.process} was given other models than process 0: {', '.join(models)}")
 
 
 def _models() -> list[str]:

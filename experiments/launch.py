@@ -250,6 +250,17 @@ def open_workdir(experiment: str, result_settings: Mapping[str, Any], devices: D
     return devices.together(open_here)
 
 
+def check_same_work(names: Sequence[str], what: str, devices: Devices) -> None:
+    """Refuse a run whose processes were given different work; call it through `Devices.together`.
+
+    Raises:
+      UserError: this process was given other work than process 0.
+    """
+    own = zlib.crc32("\n".join(names).encode(errors="backslashreplace")) >> 1
+    if devices.agree([own]) != [own]:
+        raise UserError(f"process {devices.process} was given other {what} than process 0: {', '.join(names)}")
+
+
 def progress(description: str, devices: Devices, unit: str = "pairs") -> Progress:
     """A progress report in process 0."""
     return Progress(description, unit=unit, quiet=FLAGS.quiet or not devices.writes)

@@ -14,6 +14,7 @@ Source of the question: Guha 2026, arXiv:2606.02765.
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -36,7 +37,7 @@ flags.DEFINE_integer("steps", None, "Steps of each start; by default chosen for 
 flags.DEFINE_integer("starts", None, "Starts of each cell; by default chosen for each cell.", lower_bound=1)
 flags.DEFINE_enum("init", "random", ["random", "construction"], "Where the optimiser starts.")
 flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Products of the optimiser; see repcap_jax.pack.")
-flags.DEFINE_integer("tile", None, "Rows of a block; by default chosen by platform.")
+flags.DEFINE_integer("tile", None, "Rows of a block; by default by platform.", lower_bound=8, upper_bound=8192)
 flags.DEFINE_integer("trials", 1000, "Random draws of a cell of the kind random.", lower_bound=1)
 flags.DEFINE_float("max_cell_seconds", None, "Leave out cells that are estimated to take longer.", lower_bound=0.0)
 flags.DEFINE_string("compare", None, "Published grid of optimised packings (.json or .csv with k, d, epsilon).")
@@ -57,6 +58,8 @@ def main() -> int:
         FLAGS.steps, FLAGS.starts = FLAGS.steps or 200, FLAGS.starts or 4
     names = ("objective", "seed", "steps", "starts", "init", "dtype", "smoke")
     settings = {name: FLAGS[name].value for name in names}
+    asked = [*(cell.name for cell in cells), str(settings)]
+    devices.together(lambda: launch.check_same_work(asked, "cells or settings", devices))
     with launch.open_workdir("packing_sweep", settings, devices, **_generator()) as workdir:
         failed = _measure_all(cells, published, workdir, devices)
         if devices.writes:
@@ -69,7 +72,6 @@ def main() -> int:
 
 def _cells() -> list[Any]:
     """The cells that the flags ask for, before anything is started."""
-    from repcap_jax.kernels.walk import check_tile
     from repcap_jax.packing.sweep import KINDS, grid_cells
 
     if FLAGS.precision != "highest":
@@ -87,7 +89,6 @@ def _cells() -> list[Any]:
     if FLAGS.objective == "codes" and "random" in kinds:
         raise UserError("--objective=codes goes with --kinds=optimised: the random baseline is about lines")
     try:
-        check_tile(FLAGS.tile)
         grids = [grid_cells(k, d_values, k_values=k_values, ratios=ratios, trials=trials) for k in kinds]
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from error
@@ -138,15 +139,18 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
     if len(left) < len(cells):
         _say(devices, f"{len(cells) - len(left)} of {len(cells)} cells were finished in an earlier run")
     times = TimeEstimate()
-    left.sort(key=lambda cell: times.seconds(cell, _work(cell)))
-    if left:
-        total = sum(times.seconds(cell, _work(cell)) for cell in left)
-        _say(devices, f"{len(left)} cells to do, about {duration(total)}")
+    # Processes time their devices differently; the order must be that of process 0 in all of them.
+    order = sorted(range(len(left)), key=lambda number: times.seconds(left[number], _work(left[number])))
+    left = [left[number] for number in devices.agree(order)] if left else []
+    limit = math.inf if FLAGS.max_cell_seconds is None else FLAGS.max_cell_seconds
+    expectations = [times.seconds(cell, _work(cell)) for cell in left]
+    total = sum(seconds for seconds in expectations if seconds <= limit)
+    _say(devices, f"{len(left)} cells to do, about {duration(total)}")
     failed, too_long = [], []
     for number, cell in enumerate(left, start=1):
         work = _work(cell)
         expected = times.seconds(cell, work)
-        if FLAGS.max_cell_seconds is not None and devices.agree([expected > FLAGS.max_cell_seconds])[0]:
+        if devices.agree([expected > limit])[0]:
             too_long.append(cell)
             continue
         place = f"[{number}/{len(left)}] {cell.name}"
@@ -165,7 +169,7 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
         _say(devices, f"{place}: {_summary(cell, record, published)}")
     if too_long:
         names = ", ".join(cell.name for cell in too_long)
-        _say(devices, f"left out, because of --max_cell_seconds={FLAGS.max_cell_seconds:g}: {names}")
+        _say(devices, f"left out, because of --max_cell_seconds={limit:g}: {names}")
     return failed
 
 
@@ -187,7 +191,7 @@ def _packing(cell: Any, key: Any, place: str, expected: float, workdir: Workdir,
 
     name = safe_name(cell.name)
     checkpoints = workdir.path(f"{_CHECKPOINTS}/{workdir.settings_digest}-{name}")
-    kept = expected > _CHECKPOINT_FROM or checkpoints.exists()
+    kept = devices.processes == 1 and (expected > _CHECKPOINT_FROM or checkpoints.exists())
     with launch.progress(place, devices, unit="steps") as progress:
         packing = rc.pack(
             key,

@@ -1,6 +1,15 @@
-"""What tests with several processes share."""
+"""What tests share that run experiments in processes of their own."""
 
+import json
+import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
 
 
 def free_port():
@@ -17,3 +26,38 @@ def outputs_of(processes, timeout=240):
     finally:
         for process in processes:
             process.kill()
+
+
+class Experiment:
+    """An experiment as a user runs it: `python -m experiments.NAME` on the CPU."""
+
+    def __init__(self, name):
+        self.command = [sys.executable, "-m", f"experiments.{name}"]
+
+    def start(self, *flags, **options):
+        environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([*self.command, *flags], env=environment, **pipes, **({"cwd": ROOT} | options))
+
+    def run(self, *flags, timeout=240):
+        """Exit status, output and errors."""
+        process = self.start(*flags)
+        (output,) = outputs_of([process], timeout)
+        return (process.returncode, *output)
+
+    def run_pair(self, own_flags, *common, folders=(ROOT, ROOT)):
+        """Two processes of two devices each, on loopback; the exit status, output and errors of each."""
+        address = f"127.0.0.1:{free_port()}"
+        together = ["--cpu_devices=2", "--distributed", f"--coordinator={address}", "--processes=2"]
+        processes = [
+            self.start(*common, *together, f"--process_id={number}", *own_flags[number], cwd=folders[number])
+            for number in range(2)
+        ]
+        outputs = outputs_of(processes)
+        return [(process.returncode, *output) for process, output in zip(processes, outputs)]
+
+
+def records(workdir):
+    """The lines of a workdir's records.jsonl, which must be strict JSON."""
+    lines = (workdir / "records.jsonl").read_text().splitlines()
+    return [json.loads(line, parse_constant=pytest.fail) for line in lines]

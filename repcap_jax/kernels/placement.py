@@ -37,6 +37,20 @@ def device_mesh(devices: list[jax.Device] | None = None) -> Mesh:
     return Mesh(np.array(jax.devices() if devices is None else devices), (AXIS,))
 
 
+def spans_processes(mesh: Mesh) -> bool:
+    """Whether the devices of a mesh belong to more than one process."""
+    return len({device.process_index for device in mesh.devices.flat}) > 1
+
+
+def same_in_all_processes(value: int, mesh: Mesh) -> int:
+    """The value of process 0, where a mesh spans several: what is decided by a clock must not differ between them."""
+    if not spans_processes(mesh):
+        return value
+    from jax.experimental import multihost_utils
+
+    return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+
+
 def check_matrix(x: Any, name: str = "x") -> np.ndarray:
     """`x` as a two-dimensional NumPy view (memory-mapped and bfloat16 arrays stay what they are).
 

@@ -36,6 +36,7 @@ from repcap_jax.kernels.placement import (
     excluded_rows,
     place,
     ring_reduce,
+    spans_processes,
 )
 from repcap_jax.kernels.precision import products, unit_rows
 from repcap_jax.kernels.reducers import Extent, Reducer, Tile
@@ -361,7 +362,7 @@ def _memory_limit(mesh: Mesh) -> int | None:
         if stats.get("bytes_limit")
     ]
     least = min(free, default=-1)
-    if len({device.process_index for device in mesh.devices.flat}) > 1:
+    if spans_processes(mesh):
         # All processes must plan the same walk. Kilobytes fit 32 bits.
         everywhere = multihost_utils.process_allgather(np.asarray(least // 1024, np.int32))
         least = int(everywhere.min()) * 1024 if everywhere.min() >= 0 else -1

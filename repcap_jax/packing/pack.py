@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from repcap_jax.capacity import CoherenceBound, coherence_bound
-from repcap_jax.kernels.placement import rows_mesh
+from repcap_jax.kernels.placement import rows_mesh, same_in_all_processes, spans_processes
 from repcap_jax.packing.checks import one_of, whole
 from repcap_jax.packing.code_bounds import code_bound
 from repcap_jax.packing.exact import known_best
@@ -83,7 +83,7 @@ def pack(
       tile: rows of a block, 8 to 8,192; `None` chooses by platform.
       mesh: devices to share the pairs; `None` for the default device.
       checkpoint_dir: folder for checkpoints, about every minute; a run started again with the same arguments continues
-        there and gives the same numbers as one that was never stopped.
+        there and gives the same numbers as one that was never stopped. Not for a mesh over several processes.
       progress: called as `progress(steps_done, steps)`.
     Returns:
       Packing. After Ctrl-C it holds the best vectors so far and `completed` is False.
@@ -110,6 +110,8 @@ def pack(
     if best is not None:
         return _packing(task, best.vectors, settings=None)
     mesh = rows_mesh(mesh)
+    if checkpoint_dir is not None and spans_processes(mesh):
+        raise ValueError("checkpoint_dir is for runs of one process; leave it out when mesh spans several")
     tiling = Tiling(choose_tile(k, mesh) if tile is None else tile, mesh)
     settings = _settings(k, d, objective, steps, starts, start, dtype, tiling)
     if start.vectors is not None and exact_coherence(start.vectors, objective) <= bound.value + _MET:
@@ -230,6 +232,7 @@ class _Run:
             seconds = time.monotonic() - began
             # The first call compiles and says little about the next one.
             count = max(1, min(2 * count, int(count * _SECONDS_PER_CALL / max(seconds, 1e-6))))
+            count = same_in_all_processes(count, self.mesh)
             if self.progress is not None:
                 self.progress(self.done, steps)
             if store is not None and time.monotonic() - saved > _SECONDS_PER_CHECKPOINT:

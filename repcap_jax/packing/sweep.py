@@ -45,7 +45,7 @@ def grid_cells(
     d_values: Iterable[int],
     *,
     k_values: Iterable[int] = (),
-    ratios: Iterable[float] = (),
+    ratios: Iterable[float | int] = (),
     trials: int = 0,
 ) -> list[Cell]:
     """The cells of a grid: every d with every k, and with every k = round(ratio d).

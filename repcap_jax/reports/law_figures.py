@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
 
 from repcap_jax.capacity import LawFit, PackingGrid
-from repcap_jax.reports.packing_figures import dimension_colors, plain_log_axis
+from repcap_jax.reports.packing_figures import dimension_colors, plain_log_axis, round_numbers
 from repcap_jax.reports.style import GREY, INK, new_figure, style
 
 _COLUMNS = 3
@@ -44,8 +43,9 @@ def surface_figure(grid: PackingGrid, fits: Sequence[LawFit]) -> Figure | None:
                     np.log10(k[chosen]), np.log2(d[chosen]), epsilon[chosen], color=color, s=9, depthshade=False
                 )
             axes.set(xlabel="k", ylabel="d", zlabel="ε", zlim=(0, 1.15 * epsilon.max()))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{10**value:,.0f}"))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{2**value:,.0f}"))
+            ticks_k, ticks_d = round_numbers(k.min(), k.max()), np.unique(d)[:: -(-len(np.unique(d)) // 8)]
+            axes.set_xticks(np.log10(ticks_k), [f"{tick:,.0f}" for tick in ticks_k])
+            axes.set_yticks(np.log2(ticks_d), [f"{tick:,.0f}" for tick in ticks_d])
             axes.tick_params(labelsize=6.5, pad=0)
             axes.view_init(elev=24, azim=-52)
             axes.set_title(f"{fit.law.form}\nMAPE {100 * fit.above_d.mape:.1f} % on cells with k > d")
@@ -73,7 +73,7 @@ def residual_figure(grid: PackingGrid, fits: Sequence[LawFit]) -> Figure | None:
     misfits = {fit.law.form: 100 * (fit.law.curve(np.log(k), d) / epsilon - 1) for fit in fits}
     # One law that fails must not flatten the others: it is cut off, and says so.
     ranges = sorted(float(np.abs(misfit).max()) for misfit in misfits.values())
-    reach = 1.1 * min(ranges[-1], 3 * ranges[len(ranges) // 2])
+    reach = 1.1 * min(ranges[-1], 1.5 * ranges[len(ranges) // 2])
     with style():
         figure = new_figure(3.3 * columns + 0.9, 2.7 * rows + 0.3)
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True)

@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from repcap_jax.capacity import Law, coherence_bound
-from repcap_jax.packing.random_baseline import predicted_random_coherence
 from repcap_jax.reports.packing_data import CellResult, DescentHistory
 from repcap_jax.reports.style import FAINT, GREY, INK, new_figure, style
 
@@ -40,9 +39,9 @@ def coherence_figures(results: Sequence[CellResult], kind: str = "optimised") ->
       results: cells; those of other kinds are passed over.
       kind: `"optimised"` or `"random"`.
     Returns:
-      One figure for every twelve dimensions; none without cells of positive coherence.
+      One figure for every twelve dimensions; none without cells with k > d.
     """
-    shown = [cell for cell in results if cell.kind == kind and cell.epsilon > 0]
+    shown = [cell for cell in results if cell.kind == kind and cell.k > cell.d]  # else epsilon 0 is the answer
     dimensions = sorted({cell.d for cell in shown})
     pages = [dimensions[i : i + _PANELS] for i in range(0, len(dimensions), _PANELS)]
     return [_coherence_page(shown, page, kind) for page in pages]
@@ -106,15 +105,20 @@ def _coherence_panel(axes: Axes, cells: Sequence[CellResult], d: int) -> None:
 
 def plain_log_axis(axes: Axes) -> None:
     """Label the x axis, which is logarithmic, with few round numbers written out."""
-    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(FixedLocator(round_numbers(*axes.get_xlim())))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones, evenly spread on a log axis; three or more where there are any."""
     powers = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
     for steps in _LOG_STEPS:
         ticks = [step * power for power in powers for step in steps if low <= step * power <= high]
         if len(ticks) >= 3:
             break
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
+    return ticks
 
 
 def collapse_figure(results: Sequence[CellResult], laws: Sequence[Law] = ()) -> Figure | None:
@@ -179,10 +183,9 @@ def random_figure(results: Sequence[CellResult]) -> Figure | None:
             own = sorted((cell for cell in shown if cell.d == d), key=lambda cell: cell.k)
             k = np.array([cell.k for cell in own])
             left.plot(k, [cell.epsilon for cell in own], "o", color=color, markersize=4)
-            trials = max(int(own[0].record.get("trials", 0)), 2)
-            span = np.unique(np.geomspace(max(k.min() / 1.2, 2), k.max() * 1.2, 60).round().astype(int))
-            if own[0].record.get("trials"):
-                left.plot(span, [predicted_random_coherence(int(n), d, trials) for n in span], color=color, lw=1)
+            expected = [(cell.k, cell.predicted) for cell in own if cell.predicted]
+            if expected:
+                left.plot(*zip(*expected), color=color, linewidth=1)
             told = [(cell.k, 100 * (cell.epsilon / cell.predicted - 1)) for cell in own if cell.predicted]
             if told:
                 right.plot(*zip(*told), color=color, marker="o", markersize=4, linewidth=0.8)

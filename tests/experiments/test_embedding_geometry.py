@@ -3,42 +3,15 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.processes import free_port, outputs_of
+from tests.processes import Experiment, free_port, records
 
-ROOT = Path(__file__).parent.parent.parent
-COMMAND = [sys.executable, "-m", "experiments.embedding_geometry"]
-
-
-def start(*flags, **options):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    options = {"cwd": ROOT} | options
-    return subprocess.Popen(
-        [*COMMAND, *flags],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-
-
-def run(*flags, timeout=240):
-    process = start(*flags)
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out, err
-
-
-def records(workdir):
-    lines = (workdir / "records.jsonl").read_text().splitlines()
-    return [json.loads(line, parse_constant=pytest.fail) for line in lines]
+experiment = Experiment("embedding_geometry")
+start, run, run_pair = experiment.start, experiment.run, experiment.run_pair
 
 
 @pytest.fixture(scope="module")
@@ -114,26 +87,6 @@ def test_smoke_needs_no_model(tmp_path):
     assert code == 0 and "smoke-matrix" in out, err
     assert (tmp_path / "run" / "report.html").exists()
     assert not any(line.startswith("I") for line in err.splitlines()), "libraries' INFO reached the terminal"
-
-
-def run_pair(own_flags, *common, folders=(ROOT, ROOT)):
-    """Two processes of two devices each, on loopback; returns their exit status, output and errors."""
-    address = f"127.0.0.1:{free_port()}"
-    processes = [
-        start(
-            *common,
-            "--cpu_devices=2",
-            "--distributed",
-            f"--coordinator={address}",
-            "--processes=2",
-            f"--process_id={number}",
-            *own_flags[number],
-            cwd=folders[number],
-        )
-        for number in range(2)
-    ]
-    outputs = outputs_of(processes)
-    return [(process.returncode, *output) for process, output in zip(processes, outputs)]
 
 
 @pytest.mark.slow
