@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from ._values import as_floats
+from ._values import Number, as_floats
 
 COLUMNS = ("k", "d", "epsilon")
 
@@ -61,7 +61,7 @@ class PackingGrid:
         """Return the cells picked by a boolean mask."""
         return PackingGrid(self.cells[keep], self.source)
 
-    def at(self, k: float, d: float) -> float | None:
+    def at(self, k: Number, d: Number) -> float | None:
         """Return the smallest epsilon of the cells of k lines in R^d, None if there is none."""
         here = self.epsilon[(self.k == k) & (self.d == d)]
         return float(here.min()) if len(here) else None

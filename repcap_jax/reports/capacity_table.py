@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from repcap_jax.reports.tables import Column, Row
@@ -52,8 +52,12 @@ def capacity_columns() -> list[Column]:
         _capacity("capacity", "capacity", "capacity"),
         _capacity("at μ+1.5σ", "capacity_low", r"at $\mu+1.5\sigma$"),
         _capacity("at μ+3σ", "capacity_high", r"at $\mu+3\sigma$"),
+        Column("proven: at least", "proven_at_least_log10", _proven("at_least"), **right),
+        Column("at most", "proven_at_most_log10", _proven("at_most"), **right),
         Column("d ln k / d ln ε", "elasticity", ".1f", r"$\frac{d \ln k}{d \ln \varepsilon}$", **right),
         Column("left for features", "features_left", _features_left, **right),
+        Column("proven by", "proven_at_least_by", raw_only=True),
+        Column("bounded by", "proven_at_most_by", raw_only=True),
         Column("law", "law", raw_only=True),
         Column("law capacity", "law_capacity", raw_only=True),
         Column("log10 law capacity", "log10_law_capacity", raw_only=True),
@@ -71,6 +75,11 @@ def capacity_notes(rows: Sequence[Row]) -> list[str]:
     notes = [EXTRAPOLATED] if shown else []
     if any(row["capacity_indeterminate"] for row in rows):
         notes.append("Class 1 (ε above 0.2): not near-orthogonal, so that a packing law gives no capacity.")
+    if any(row["proven_at_least_log10"] is not None for row in rows):
+        notes.append(
+            "Proven: an explicit construction or a counting argument gives at least, and a theorem at most, so many "
+            "directions with all |cos| ≤ ε. Where the two are far apart, a law's number between them is an estimate."
+        )
     if any(row["features_left"] is not None for row in rows):
         notes.append("Left for features: capacity less V directions for the tokens of tied models, 2 V of untied ones.")
     return notes
@@ -104,6 +113,7 @@ def _row(record: Mapping[str, Any], name: str, matrix: Mapping[str, Any]) -> Row
         "excluded_rows": sum(excluded),
         "precision": distribution["precision"],
     }
+    row |= _bracket_entries(matrix.get("bracket") or {})
     for key, estimate in (("capacity", capacity), ("capacity_low", low), ("capacity_high", high)):
         row |= _capacity_entries(key, estimate)
     return row
@@ -119,6 +129,24 @@ def _capacity_entries(key: str, estimate: Mapping[str, Any] | None) -> Row:
         f"{key}_indeterminate": estimate["indeterminate"],
         f"{key}_extrapolates": estimate["extrapolates"],
     }
+
+
+def _bracket_entries(bracket: Mapping[str, Any]) -> Row:
+    """What is proven, as decimal logarithms; none where epsilon >= 1 excludes nothing, or on an old record."""
+    return {
+        "proven_at_least_log10": bracket.get("guaranteed_log10"),
+        "proven_at_least_by": bracket.get("guaranteed_by"),
+        "proven_at_most_log10": bracket.get("upper_log10"),
+        "proven_at_most_by": (bracket.get("upper") or {}).get("bound"),
+    }
+
+
+def _proven(side: str) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        log10 = row[f"proven_{side}_log10"]
+        return "" if log10 is None else count_text(log10)
+
+    return text
 
 
 def _capacity(header: str, key: str, latex: str) -> Column:

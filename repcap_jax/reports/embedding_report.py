@@ -50,7 +50,17 @@ def _table_section(workdir: Workdir, results: Sequence[ModelResult]) -> Section:
     rows = capacity_rows(result.record for result in results)
     table = write_table(workdir, "capacity_table", rows, capacity_columns(), CAPTION, capacity_notes(rows))
     remarks = [f"{result.name}: {note}" for result in results for note in result.record.get("notes", [])]
-    return Section("Representational capacity", remarks, tables=[table])
+    return Section("Representational capacity", [*remarks, *_proven(results)], tables=[table])
+
+
+def _proven(results: Sequence[ModelResult]) -> list[str]:
+    """What is proven about the capacity of each matrix, in words."""
+    return [
+        f"{result.name}, {matrix}: {found['bracket']['summary']}"
+        for result in results
+        for matrix, found in result.record["matrices"].items()
+        if found.get("bracket")
+    ]
 
 
 def _width_section(

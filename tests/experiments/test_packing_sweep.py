@@ -45,7 +45,7 @@ def test_sweep_writes_what_it_promises(swept):
     for name in ("coherence", "collapse", "random", "history"):
         assert (workdir / f"{name}.png").stat().st_size > 5000 and (workdir / f"{name}.pdf").exists()
     table = (workdir / "packing_table.md").read_text()
-    assert "Kerdock" in table and "published" in table and (workdir / "report.html").stat().st_size > 1e5
+    assert "Welch" in table and "published" in table and (workdir / "report.html").stat().st_size > 1e5
     (vectors,) = workdir.glob("vectors-optimised_d_24_k_96-*.npz")
     with np.load(vectors) as arrays:
         rows = arrays["vectors"].astype(np.float64)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from repcap_jax.capacity.estimate import capacity_range, direction_budget, representational_capacity
+from repcap_jax.capacity.estimate import (
+    capacity_bracket,
+    capacity_range,
+    direction_budget,
+    representational_capacity,
+)
 from repcap_jax.reports.atomic import safe_name
 
 BINS = 2000
@@ -54,6 +59,7 @@ def matrix_record(d, vocab, tied, mean, std, counts=None):
     return {
         "distribution": distribution,
         "capacity": capacity.to_record(),
+        "bracket": capacity_bracket(d, epsilon).to_record(),
         "capacity_range": capacity_range(d, mean, std).to_record(),
         "budget": direction_budget(vocab, capacity.capacity, tied).to_record(),
     }

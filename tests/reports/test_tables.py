@@ -91,6 +91,8 @@ def test_the_capacity_table_of_thirteen_models(workdir):
     llama = parsed["meta/Llama 3.1 8B", "embedding"]
     low, middle, high = (float(llama[key]) for key in ("capacity_low", "capacity", "capacity_high"))
     assert low < middle < high and math.isclose(float(llama["features_left"]), middle - 64_000)
+    assert float(llama["proven_at_least_log10"]) < math.log10(middle) < float(llama["proven_at_most_log10"])
+    assert llama["proven_at_least_by"] and llama["proven_at_most_by"]
     shown = dict(
         zip(
             [c.header for c in table.columns],
@@ -108,6 +110,7 @@ def test_the_capacity_table_of_thirteen_models(workdir):
 def test_a_record_without_range_or_budget_still_has_a_row(workdir):
     record = add_model(workdir, "m", None, 576, 0.01, 0.02, moments_only=True)
     del record["matrices"]["embedding"]["capacity_range"]
+    del record["matrices"]["embedding"]["bracket"]
     record["matrices"]["embedding"]["budget"] = None
     (row,) = capacity_rows([record])
     cells = make_table([row], capacity_columns(), "c").cells[0]
