@@ -228,7 +228,8 @@ def fit_law(law: str | Law, grid: Any, *, confidence: Number = 0.95, held_out: b
       LawFit.
 
     Raises:
-      ValueError: fewer cells than constants, a grid that is not one, unknown law, or confidence outside (0, 1).
+      ValueError: fewer cells than constants, no cell with k > d, a grid that is not one, unknown law, or confidence
+        outside (0, 1).
       TypeError: law is neither a name nor a Law.
 
     Source: Guha 2026, arXiv:2606.02765, for the JL, ratio and four-parameter forms.
@@ -238,6 +239,8 @@ def fit_law(law: str | Law, grid: Any, *, confidence: Number = 0.95, held_out: b
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
     if len(grid) < len(law.constants):
         raise ValueError(f"the {law.form} law has {len(law.constants)} constants, but the grid has {len(grid)} cells")
+    if not (grid.k > grid.d).any():
+        raise ValueError("the grid has no cell with k > d: elsewhere coherence is 0, so there is nothing to fit")
     fitted, residuals, jacobian = _minimise(law, grid)
     span = FitRange(d=(grid.d.min(), grid.d.max()), k=(grid.k.min(), grid.k.max()))
     source = f"least squares on {grid.source or 'a packing grid'}"

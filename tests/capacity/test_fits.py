@@ -6,7 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from repcap_jax.capacity import LAWS, PackingGrid, RatioLaw, fit_errors, fit_law, load_grid
+from repcap_jax.capacity import (
+    LAWS,
+    PackingGrid,
+    RatioLaw,
+    coherence_bound,
+    fit_errors,
+    fit_law,
+    load_grid,
+    measured_grid,
+)
 from repcap_jax.capacity.laws import FOUR_PARAMETER, RATIO
 
 
@@ -170,3 +179,23 @@ def test_bad_grids(tmp_path):
         PackingGrid(np.zeros((3, 2)))
     with pytest.raises(TypeError, match="real number"):
         PackingGrid([["a", 1, 2]])
+
+
+def test_cells_below_a_bound_are_counted():
+    """A ratio law with a tiny constant promises what no arrangement reaches, one with a large constant does not."""
+    cells = [[k, d, epsilon] for d in (8, 16) for k, epsilon in ((2 * d, 0.05), (4 * d, 0.06), (6 * d, 0.07))]
+    assert fit_law("ratio", cells).below_bound == len(cells)
+    assert fit_law("ratio", [[k, d, 10 * epsilon] for k, d, epsilon in cells]).below_bound == 0
+
+
+def test_a_grid_without_packings_is_refused():
+    with pytest.raises(ValueError, match="no cell with k > d"):
+        fit_law("ratio", [[4, 8, 0.0], [5, 8, 0.0]])
+
+
+def test_the_shipped_grid():
+    """Our own packings: above every bound, with their provenance, and the laws' constants are its fits."""
+    grid = measured_grid()
+    assert "repcap_jax.pack" in grid.source
+    for k, d, epsilon in grid.cells:
+        assert epsilon >= coherence_bound(int(k), int(d)).value - 1e-11
