@@ -199,7 +199,14 @@ class _Run:
         repeats = bool(np.any(first_equal != np.arange(n)))
         resolved = resolve_method(method, mesh.devices.flat[0].platform)
         return cls(
-            hidden, readout, first_equal, key, frames, nulls, method, Plan(ks, ms, remove_after, resolved, repeats, mesh)
+            hidden,
+            readout,
+            first_equal,
+            key,
+            frames,
+            nulls,
+            method,
+            Plan(ks, ms, remove_after, resolved, repeats, mesh),
         )
 
     def scores(self) -> tuple[tuple[AlignmentScore, ...], ...]:

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from repcap_jax.kernels.spectra import orthonormal_columns
+
 _AT_ONCE = 8  # frames whose factorisations are in memory together
 
 
 def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "count d k"]:
     """Independent uniform k-frames in R^d.
 
-        A ~ N(0, 1)^(d x k),   A = Q R,   F = Q diag(sign R_ii)
+        A ~ N(0, 1)^(d x k),   A = F R,   R upper triangular with a positive diagonal
 
     Frame i depends on the key and on i alone, so that more frames continue a shorter set, and the first k' columns of
     a frame are a uniform k'-frame (the one that k' gives, up to rounding).
@@ -29,7 +31,7 @@ def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "co
       `(count, d, k)` float32, F^T F = I.
     Raises:
       ValueError: for numbers out of range.
-    Source: Mezzadri 2007 (arXiv:math-ph/0609050), section 5: without the signs Q is not Haar (its span is).
+    Source: Mezzadri 2007 (arXiv:math-ph/0609050), section 5: with the signs of R left free, Q is not Haar (its span is).
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
@@ -40,8 +42,8 @@ def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "co
 
 def haar_frame(key: Array, d: int, k: int) -> Float[Array, "d k"]:
     """One uniform k-frame in R^d; may be traced."""
-    q, r = jnp.linalg.qr(jax.random.normal(key, (d, k), jnp.float32))
-    return q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)
+    # With k <= 3 d / 4 the condition number of A is about (1 + sqrt(k/d)) / (1 - sqrt(k/d)) <= 14.
+    return orthonormal_columns(jax.random.normal(key, (d, k), jnp.float32), well_conditioned=4 * k <= 3 * d and d >= 16)
 
 
 def frame_keys(key: Array, count: int) -> Array:
