@@ -15,6 +15,14 @@ from repcap_jax._version import __version__
 
 _MODULES = {"laws": "repcap_jax.capacity", "bounds": "repcap_jax.capacity", "constructions": "repcap_jax.capacity"}
 _HOMES = {
+    "repcap_jax.alignment": (
+        "AlignmentScore",
+        "SpectralMetrics",
+        "alignment_score",
+        "readout_subspace",
+        "sensitivity",
+        "spectral_metrics",
+    ),
     "repcap_jax.capacity.estimate": (
         "capacity_bracket",
         "capacity_range",
@@ -30,9 +38,11 @@ _HOMES = {
         "corresponding_cosines",
         "similarity_distribution",
     ),
+    "repcap_jax.kernels.grassmann": ("grassmann_frames",),
     "repcap_jax.kernels.moments": ("cosine_moments",),
     "repcap_jax.kernels.pairs": ("fold_pairs", "nearest_neighbours", "pair_histogram"),
     "repcap_jax.kernels.placement": ("device_mesh",),
+    "repcap_jax.kernels.ranks": ("spearman",),
     "repcap_jax.packing": ("Packing", "pack", "predicted_random_coherence", "random_coherence"),
     "repcap_jax.kernels.reducers": ("Extremes", "Histogram", "NearestNeighbours", "PairsAbove"),
 }

@@ -1,0 +1,304 @@
+"""Average ranks and Spearman's correlation on device: one side ranked once, many sides correlated with it.
+
+With N values a side, u_i the average rank of a_i less (N + 1) / 2, and w_i the same of b_i,
+
+    rho = sum_i u_i w_i / sqrt(sum_i u_i^2  sum_i w_i^2).
+
+Two ways to the sums on b's side:
+
+  sort    exact. Sort the values; a value's average rank is half way through its run, found by bisection.
+  binned  count the values in 65,536 equal bins between their least and largest, and give all of a bin its middle rank
+          w_b. Then sum u w = sum_b w_b U_b, where U_b is the sum of u over the bin: two scatters, no sort, no gather.
+
+What the bins lose is their own order. With c_b values in bin b and delta = sum_b (c_b^3 - c_b) / N^3 less what true ties
+contribute, the loss is at most about delta / 2 where a and b go together inside a bin, and a random
+sqrt(delta / N) where they do not. Both are known once the bins are counted, so that `auto` takes the bins where they are
+good for 5e-7 and sorts where they are not: values in clusters, many ties that a does not share, few values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+BINS = 1 << 16
+METHODS = ("auto", "sort", "binned")
+Method = Literal["auto", "sort", "binned"]
+
+_TOLERATED = 5e-7  # error of rho up to which `auto` keeps the bins
+_MOST_VALUES = 1 << 24  # positions and dense ranks are exact in float32
+_BLOCK = 1024  # entries summed in float32 before float64 takes over on the host
+_HALF_ULP = 2.0**-25
+
+
+class Ranked(NamedTuple):
+    """The side that is ranked once.
+
+    Attributes:
+      centred: average rank less (N + 1) / 2; 0 for entries that take no part.
+      squares: partial sums of its squares, to be finished in float64.
+      tied: sum of t^3 - t over its runs of t equal values.
+    """
+
+    centred: Float[Array, " p"]
+    squares: Float[Array, " s"]
+    tied: Float[Array, ""]
+
+
+class Products(NamedTuple):
+    """Partial sums of one correlation, to be finished in float64 on the host, and whether they come from a sort.
+
+    Attributes:
+      cross: partial sums of u w.
+      squares: partial sums of w^2.
+      sorted: True if exact, False if binned.
+    """
+
+    cross: Float[Array, " s"]
+    squares: Float[Array, " s"]
+    sorted: Bool[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Correlation:
+    """Spearman's rho of one pair of sides, or of one side with each of several.
+
+    `float(...)` and `numpy.asarray(...)` give rho itself.
+
+    Attributes:
+      rho: `()` or `(m,)` float64; NaN where a side is constant.
+      methods: `"sort"` or `"binned"`, for each rho in turn: which way was taken.
+      reasons: for each rho in turn, why it is NaN, or `None`.
+    """
+
+    rho: np.ndarray
+    methods: tuple[str, ...]
+    reasons: tuple[str | None, ...]
+
+    @property
+    def method(self) -> str:
+        """The way taken, or `"binned+sort"` if both occur."""
+        return "+".join(sorted(set(self.methods)))
+
+    def __float__(self) -> float:
+        return float(self.rho)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.rho, dtype=dtype)
+
+    def to_record(self) -> dict[str, Any]:
+        """The numbers as valid JSON: null and a reason for a constant side."""
+        cells = [
+            {"rho": None if reason else float(rho), "reason": reason, "method": method}
+            for rho, reason, method in zip(np.atleast_1d(self.rho), self.reasons, self.methods)
+        ]
+        return cells[0] if self.rho.ndim == 0 else {"cells": cells}
+
+
+def spearman(a: Any, b: Any, *, method: str = "auto") -> Correlation:
+    """Spearman's rank correlation of one vector with another, or with each row of a matrix.
+
+    The equation is at the head of this module; ties have their average rank, as in `scipy.stats.spearmanr`.
+
+    Args:
+      a: `(n,)` real numbers, at least two.
+      b: `(n,)`, or `(m, n)` to correlate a with every row.
+      method: `"sort"` (exact), `"binned"` (65,536 bins, whatever they lose), or `"auto"`: on CPUs the bins where their
+        loss is below 5e-7 and a sort elsewhere; on accelerators, which sort fast and scatter slowly, always the sort.
+    Returns:
+      Correlation. A constant side gives NaN with a reason for its cells alone.
+    Raises:
+      TypeError: for something that is not an array of real numbers.
+      ValueError: for unequal lengths, fewer than two or more than 2^24 entries, NaN or infinite entries, an unknown
+        method.
+    """
+    chosen = resolve_method(method)
+    a, b = _numbers(a, "a", (1,)), _numbers(b, "b", (1, 2))
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"a and the rows of b must be equally long, got {a.shape} and {b.shape}")
+    if not 2 <= a.size <= _MOST_VALUES:
+        raise ValueError(f"a correlation needs 2 to {_MOST_VALUES:,} entries, got {a.size:,}")
+    rows = np.atleast_2d(b)
+    squares, products = _correlate(_as_float32(a[None])[0], _as_float32(rows), method=chosen)
+    rho = finish(squares, products)
+    reasons = [_reason(a, row) for row in rows]
+    rho = np.where([reason is None for reason in reasons], rho, np.nan)
+    methods = tuple("sort" if by_sort else "binned" for by_sort in np.asarray(products.sorted))
+    return Correlation(rho.reshape(b.shape[:-1]), methods, tuple(reasons))
+
+
+def resolve_method(method: str, platform: str | None = None) -> str:
+    """The method for a platform: `"auto"` means `"sort"` on accelerators, where sorting is fast and scattering slow.
+
+    Raises:
+      ValueError: for an unknown name.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+    on_cpu = (platform or jax.default_backend()) == "cpu"
+    return method if on_cpu or method != "auto" else "sort"
+
+
+def finish(squares: Array, products: Products) -> np.ndarray:
+    """rho in float64 from partial sums; NaN where a side does not vary.
+
+    Args:
+      squares: `(..., s)` partial sums of u^2, of a shape that broadcasts to that of the products.
+      products: `(..., s)` each.
+    """
+    first, cross, second = (
+        np.asarray(part, np.float64).sum(axis=-1) for part in (squares, products.cross, products.squares)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rho = cross / np.sqrt(first * second)
+    # Rounding may carry a perfect correlation a little beyond one.
+    return np.where(first * second > 0, np.clip(rho, -1.0, 1.0), np.nan)
+
+
+def rank(values: Float[Array, " p"], valid: Bool[Array, " p"] | None = None) -> Ranked:
+    """Rank one side exactly.
+
+    Args:
+      values: float32 without NaN.
+      valid: which of them take part; `None` for all.
+    """
+    centred, run = _sorted_ranks(values, valid)
+    extra = jnp.where(run > 1, (run - 1.0) * (run + 1.0), 0.0)  # t^2 - 1 for each of t members
+    return Ranked(centred, _partial_sums(centred * centred), jnp.sum(_partial_sums(extra)))
+
+
+def rank_products(
+    values: Float[Array, " p"], against: Ranked, valid: Bool[Array, " p"] | None = None, *, method: str = "auto"
+) -> Products:
+    """Rank `values` and correlate them with the side that is ranked already.
+
+    Args:
+      values: float32 without NaN.
+      against: the other side, from `rank` with the same `valid`.
+      valid: which entries take part; `None` for all.
+      method: see `spearman`; static.
+    """
+    if method == "sort":
+        return _sort_products(values, against, valid)
+    products, loss = _bin_products(values, against, valid)
+    if method == "binned":
+        return products
+    return lax.cond(loss > _TOLERATED, lambda: _sort_products(values, against, valid), lambda: products)
+
+
+def _sort_products(values: Array, against: Ranked, valid: Array | None) -> Products:
+    centred, _ = _sorted_ranks(values, valid)
+    return _products(centred * against.centred, centred * centred, values, by_sort=True)
+
+
+def _products(cross: Array, squares: Array, values: Array, by_sort: bool) -> Products:
+    """Partial sums of either way, equally many, so that one may be chosen at run time."""
+    length = -(-max(BINS, len(values)) // _BLOCK)
+    cross, squares = (_partial_sums(terms) for terms in (cross, squares))
+    cross, squares = (jnp.pad(part, (0, length - len(part))) for part in (cross, squares))
+    return Products(cross, squares, jnp.array(by_sort))
+
+
+def _sorted_ranks(values: Array, valid: Array | None) -> tuple[Array, Array]:
+    """Average rank less (N + 1) / 2 of each value, 0 where not valid, and the length of its run of equal values."""
+    keys = _sortable(values)
+    if valid is not None:
+        keys = jnp.where(valid, keys, jnp.int32(2**31 - 1))  # beyond +inf: sorted behind all that take part
+    count = jnp.int32(values.shape[0]) if valid is None else jnp.sum(valid, dtype=jnp.int32)
+    ordered = lax.sort(keys)
+    position = jnp.arange(len(keys), dtype=jnp.int32)
+    last = jnp.concatenate([ordered[1:] != ordered[:-1], jnp.ones(1, bool)])
+    ends = lax.cummin(jnp.where(last, position + 1, jnp.int32(2**31 - 1)), reverse=True)
+    first = jnp.searchsorted(ordered, keys).astype(jnp.int32)
+    end = ends.at[first].get(mode="promise_in_bounds")
+    # 0-based ranks first .. end - 1 have mean (first + end - 1) / 2, and all N of them (N - 1) / 2. Halves are exact.
+    centred = (first + end - count).astype(jnp.float32) * 0.5
+    run = (end - first).astype(jnp.float32)
+    if valid is None:
+        return centred, run
+    return jnp.where(valid, centred, 0.0), jnp.where(valid, run, 0.0)
+
+
+def _sortable(values: Array) -> Array:
+    """int32 keys in the order of the float32 values: integers sort several times faster. -0 becomes 0."""
+    bits = lax.bitcast_convert_type(values + 0.0, jnp.int32)
+    return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
+
+
+def _bin_products(values: Array, against: Ranked, valid: Array | None) -> tuple[Products, Array]:
+    """The sums with middle ranks of bins, and about how far rho may be off for it."""
+    index, count = _bin_numbers(values, valid)
+    # The bin behind the last one takes what does not take part.
+    counts = jnp.zeros(BINS + 1, jnp.int32).at[index].add(1, mode="promise_in_bounds")[:BINS]
+    sums = jnp.zeros(BINS + 1, jnp.float32).at[index].add(against.centred, mode="promise_in_bounds")[:BINS]
+    # A bin's middle rank is (2 below + c + 1) / 2, less (N + 1) / 2; twice that fits int32.
+    middle = (2 * jnp.cumsum(counts) - counts - count).astype(jnp.float32) * 0.5
+    c, n = counts.astype(jnp.float32), count.astype(jnp.float32)
+    products = _products(sums * middle, c * middle * middle, values, by_sort=False)
+
+    largest, cubes = jnp.max(c), jnp.sum(_partial_sums(c * (c * c - 1.0)))
+    # 1e-6 of the cubes is more than their rounding, which must not hide behind ties.
+    delta = jnp.maximum(cubes - against.tied, 1e-6 * cubes) / n / n / n
+    rounding = _HALF_ULP * jnp.sqrt(largest) * largest / n  # of the largest bin's float32 sum
+    return products, delta / 2 + 4 * jnp.sqrt(delta / n) + rounding
+
+
+def _bin_numbers(values: Array, valid: Array | None) -> tuple[Int[Array, " p"], Array]:
+    taking_part = True if valid is None else valid
+    least = jnp.min(jnp.where(taking_part, values, jnp.inf))
+    largest = jnp.max(jnp.where(taking_part, values, -jnp.inf))
+    width = largest - least
+    scale = jnp.where(width > 0, BINS / jnp.where(width > 0, width, 1.0), 0.0)
+    index = jnp.clip(((values - least) * scale).astype(jnp.int32), 0, BINS - 1)
+    if valid is None:
+        return index, jnp.int32(values.shape[0])
+    return jnp.where(valid, index, BINS), jnp.sum(valid, dtype=jnp.int32)
+
+
+def _partial_sums(terms: Array) -> Array:
+    """Sums of blocks of terms. A single float32 sum over millions of them would lose several digits."""
+    return jnp.sum(jnp.pad(terms, (0, -len(terms) % _BLOCK)).reshape(-1, _BLOCK), axis=1)
+
+
+@functools.partial(jax.jit, static_argnames="method")
+def _correlate(a: Array, rows: Array, *, method: str) -> tuple[Array, Products]:
+    ranked = rank(a)
+    return ranked.squares, lax.map(lambda row: rank_products(row, ranked, method=method), rows)
+
+
+def _numbers(x: Any, name: str, dimensions: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(x)
+    if not (array.dtype.kind in "fiub" or jnp.issubdtype(array.dtype, jnp.floating)):
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim not in dimensions or 0 in array.shape:
+        shapes = " or ".join({1: "(n,)", 2: "(m, n)"}[count] for count in dimensions)
+        raise ValueError(f"{name} must have shape {shapes}, got {array.shape}")
+    array = array.astype(np.float32) if array.dtype.kind == "V" else array  # bfloat16 and its relatives
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} holds {np.sum(~np.isfinite(array))} NaN or infinite entries, which have no rank")
+    return array
+
+
+def _as_float32(rows: np.ndarray) -> np.ndarray:
+    """Rows in float32 with the order and the ties they have: as they are, or their dense ranks where float32 could
+    not tell their values apart or their range overflows."""
+    plain = rows.astype(np.float32)
+    width = np.ptp(plain.astype(np.float64), axis=1)
+    fits = np.all(plain.astype(rows.dtype) == rows) and np.all((width == 0) | ((width > 1e-30) & (width < 1e30)))
+    if fits:
+        return plain
+    return np.stack([np.unique(row, return_inverse=True)[1].reshape(-1) for row in rows]).astype(np.float32)
+
+
+def _reason(a: np.ndarray, row: np.ndarray) -> str | None:
+    for name, side in (("a", a), ("b", row)):
+        if np.all(side == side[0]):
+            return f"{name} is constant: all of its {side.size} entries are {side[0]}, so they have no order"
+    return None
