@@ -250,6 +250,13 @@ def open_workdir(experiment: str, result_settings: Mapping[str, Any], devices: D
     return devices.together(open_here)
 
 
+def generator(seed: int) -> dict[str, Any]:
+    """Seed and PRNG of a run, for `open_workdir`."""
+    import jax
+
+    return {"seed": seed, "prng": str(jax.config.jax_default_prng_impl)}
+
+
 def check_same_work(names: Sequence[str], what: str, devices: Devices) -> None:
     """Refuse a run whose processes were given different work; call it through `Devices.together`.
 

@@ -60,7 +60,7 @@ def main() -> int:
     settings = {name: FLAGS[name].value for name in names}
     asked = [*(cell.name for cell in cells), str(settings)]
     devices.together(lambda: launch.check_same_work(asked, "cells or settings", devices))
-    with launch.open_workdir("packing_sweep", settings, devices, **_generator()) as workdir:
+    with launch.open_workdir("packing_sweep", settings, devices, **launch.generator(FLAGS.seed)) as workdir:
         failed = _measure_all(cells, published, workdir, devices)
         if devices.writes:
             from repcap_jax.reports.packing_report import write_packing_report
@@ -116,12 +116,6 @@ def _published() -> dict[str, Any]:
             except (OSError, ValueError) as error:
                 raise UserError(f"--{flag}: {error}") from error
     return found
-
-
-def _generator() -> dict[str, Any]:
-    import jax
-
-    return {"seed": FLAGS.seed, "prng": str(jax.config.jax_default_prng_impl)}
 
 
 def _work(cell: Any) -> float:

@@ -96,7 +96,7 @@ def read_layers(workdir: Workdir) -> tuple[list[ModelLayers], list[str]]:
     records = workdir.records()
     done: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
-        if record["status"] == "done":
+        if record["status"] == "done" and record["kind"] == "layer":
             done.setdefault(record["model"], []).append(record)
     models = [ModelLayers(name, tuple(sorted(of, key=lambda r: r["layer"]))) for name, of in done.items()]
     failed = [f"{r['key']} failed: {r['error']['message']}" for r in records if r["status"] == "failed"]
