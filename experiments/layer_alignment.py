@@ -18,9 +18,11 @@ Source of the method: Xu 2026, arXiv:2605.17084.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -61,10 +63,11 @@ _SETTINGS = (
 
 
 class _Plan(NamedTuple):
-    """What the flags ask for: the k and m of the table, None where the default is meant."""
+    """What the flags ask for: the k and m of the table, None where the default is meant, and the text."""
 
     ks: list[int] | None
     ms: list[int] | None
+    documents: Any
 
     @property
     def widest(self) -> int:
@@ -106,10 +109,24 @@ def _plan(models: list[str]) -> _Plan:
         raise UserError("--hidden_states holds the states of one model: name one --model, which gives the unembedding")
     if FLAGS.smoke:
         FLAGS.n, FLAGS.nulls, FLAGS.seq_len = min(FLAGS.n, 100), min(FLAGS.nulls, 10), min(FLAGS.seq_len, 64)
-    plan = _Plan(_numbers("table_ks", 1), _numbers("table_ms", 0))
+    plan = _Plan(_numbers("table_ks", 1), _numbers("table_ms", 0), _documents())
     if max([FLAGS.m, *(plan.ms or [])]) > FLAGS.n - 2:
         raise UserError(f"--m and --table_ms go up to n - 2 = {FLAGS.n - 2}: more leave nothing to compare")
     return plan
+
+
+def _documents() -> Any:
+    """The text; None where states are given instead."""
+    from repcap_jax.models.text import read_documents
+
+    if FLAGS.hidden_states:
+        if not os.path.isfile(os.path.expanduser(FLAGS.hidden_states)):
+            raise UserError(f"--hidden_states: there is no file {FLAGS.hidden_states}")
+        return None
+    try:
+        return read_documents(FLAGS.text or None)
+    except ValueError as error:
+        raise UserError(f"--text: {error}") from error
 
 
 def _numbers(flag: str, lowest: int) -> list[int] | None:
@@ -141,7 +158,7 @@ def _measure(model: str, place: str, plan: _Plan, workdir: Workdir, devices: Dev
     with contextlib.ExitStack() as stack:
         checkpoint = devices.together(lambda: stack.enter_context(rc.open_checkpoint(source, revision, **tensors)))
         readout = devices.together(lambda: _readout(checkpoint, plan))
-        states, about = _states(checkpoint, key, place, devices)
+        states, about = _states(checkpoint, key, place, plan, devices)
         about |= {"model": checkpoint.name, "source": source, "family": checkpoint.family}
         about |= {"d_model": readout.shape[0], "checkpoint": checkpoint.to_record()}
     if states[0].shape[1] != readout.shape[0]:
@@ -221,7 +238,7 @@ def _readout(checkpoint: Any, plan: _Plan) -> Any:
     return rc.readout_subspace(unembedding, min(plan.widest, d - 1), centre=FLAGS.centre_readout, gain=gain)
 
 
-def _states(checkpoint: Any, key: Any, place: str, devices: Devices) -> tuple[Any, dict[str, Any]]:
+def _states(checkpoint: Any, key: Any, place: str, plan: _Plan, devices: Devices) -> tuple[Any, dict[str, Any]]:
     """The states of each layer, and what is to be recorded of them."""
     if FLAGS.hidden_states:
         states = devices.together(_given_states)
@@ -229,15 +246,14 @@ def _states(checkpoint: Any, key: Any, place: str, devices: Devices) -> tuple[An
     import jax
     import numpy as np
     from repcap_jax.models import extract_states, load_decoder
-    from repcap_jax.models.text import read_documents, sample_tokens
+    from repcap_jax.models.text import sample_tokens
 
-    documents = devices.together(lambda: read_documents(FLAGS.text or None))
     sample = devices.together(
         lambda: sample_tokens(
             jax.random.fold_in(key, 0),
             checkpoint,
             FLAGS.n,
-            documents=documents,
+            documents=plan.documents,
             seq_len=FLAGS.seq_len,
             skip_first=not FLAGS.keep_first,
         )
@@ -254,19 +270,19 @@ def _states(checkpoint: Any, key: Any, place: str, devices: Devices) -> tuple[An
 
 def _given_states() -> list[Any]:
     """The arrays of --hidden_states, `layer_2` before `layer_10`."""
-    from repcap_jax.checkpoints import load_arrays
+    from repcap_jax.checkpoints.safetensors_store import open_safetensors
 
-    arrays = load_arrays(FLAGS.hidden_states)
-    names = sorted(
-        arrays, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
-    )
-    shapes = {arrays[name].shape for name in names}
+    with contextlib.closing(open_safetensors(Path(FLAGS.hidden_states).expanduser())) as store:
+        arrays = {name: store.read(name) for name in store.names()}
+
+    def in_order(name: str) -> list[Any]:
+        return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", name)]
+
+    shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-        raise ValueError(
-            f"{FLAGS.hidden_states}: expected one (n, d) array for each layer, all of one shape, found "
-            + ", ".join(f"{name} {arrays[name].shape}" for name in names[:8])
-        )
-    return [arrays[name] for name in names]
+        found = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:8])
+        raise ValueError(f"{FLAGS.hidden_states}: expected an (n, d) array a layer, all of one shape, found {found}")
+    return [arrays[name] for name in sorted(arrays, key=in_order)]
 
 
 def _state_name(number: int, about: dict[str, Any]) -> str:
@@ -284,7 +300,8 @@ def _summary(workdir: Workdir, model: str) -> str:
         return "no layer finished"
     z = found.score("z")
     last = z[~found.normed][-1]
-    return f"{len(z)} layers, z = {z[0]:+.1f} at the embedding, {last:+.1f} at the last block, {min(z):+.1f} to {max(z):+.1f}"
+    ends = f"z = {z[0]:+.1f} at the embedding, {last:+.1f} at the last block"
+    return f"{len(z)} layers, {ends}, {min(z):+.1f} to {max(z):+.1f} over all"
 
 
 def _say(devices: Devices, text: str) -> None:
