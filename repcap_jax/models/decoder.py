@@ -40,7 +40,7 @@ class Decoder(nnx.Module):
         mesh: Mesh | None,
         embedding: Any,
         blocks: Block,
-        final: Norm | None,
+        final: Norm | None = None,
         positions: Any | None = None,
         embedding_norm: Norm | None = None,
         project_in: Linear | None = None,

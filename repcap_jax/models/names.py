@@ -26,7 +26,7 @@ class Names:
       permuted: whether rows of queries and keys are in GGUF's order for llama, neighbouring coordinates paired.
       positions: learned positions, and how many rows to skip (opt: 2).
       embedding_norm, project_in, project_out: stems outside the layers.
-      ignored: ends of names in a layer that are no weights.
+      ignored: tensors in a layer that are no weights.
     """
 
     layer: str
@@ -44,7 +44,7 @@ class Names:
     embedding_norm: str | None = None
     project_in: str | None = None
     project_out: str | None = None
-    ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
+    ignored: tuple[str, ...] = ("self_attn.rotary_emb.inv_freq",)
 
 
 _LLAMA_NORMS = {ATTENTION_IN: "input_layernorm", MLP_IN: "post_attention_layernorm"}
@@ -88,13 +88,14 @@ GPT_NEOX = Names(
     out="attention.dense",
     up=("mlp.dense_h_to_4h",),
     down="mlp.dense_4h_to_h",
-    ignored=("attention.bias", "attention.masked_bias", "rotary_emb.inv_freq"),
+    ignored=("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq"),
 )
 BLOOM = dataclasses.replace(
     GPT_NEOX,
     layer="h.{}.",
     qkv=("self_attention.query_key_value",),
     out="self_attention.dense",
+    ignored=("self_attention.rotary_emb.inv_freq",),
     embedding_norm="word_embeddings_layernorm",
 )
 FALCON = dataclasses.replace(BLOOM, embedding_norm=None)

@@ -100,7 +100,7 @@ class LayerTensors:
 
     def _bias(self, stem: str) -> np.ndarray | None:
         name = f"{self.prefix}{stem}.bias"
-        return self._tensor(name) if name in self._present and not name.endswith(self.names.ignored) else None
+        return self._tensor(name) if name in self._present else None
 
     def _linear(self, stem: str) -> tuple[np.ndarray, np.ndarray | None]:
         name = self._name(stem, _MATRIX_LEAVES)
@@ -154,7 +154,8 @@ class LayerTensors:
     def _refuse_unread(self, start: str) -> None:
         """A tensor that nothing reads may be a part of the model that would be missing without a word."""
         whole = self.prefix + start
-        unread = [n for n in self._present - self._read if n.startswith(whole) and not n.endswith(self.names.ignored)]
+        ignored = {whole + name for name in self.names.ignored}
+        unread = [name for name in self._present - self._read - ignored if name.startswith(whole)]
         if unread:
             raise CheckpointError(
                 f"{self.checkpoint.source}: {', '.join(sorted(unread)[:5])} would not be used by a {self.spec.family} "
