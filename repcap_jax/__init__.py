@@ -33,6 +33,7 @@ _HOMES = {
     "repcap_jax.kernels.moments": ("cosine_moments",),
     "repcap_jax.kernels.pairs": ("fold_pairs", "nearest_neighbours", "pair_histogram"),
     "repcap_jax.kernels.placement": ("device_mesh",),
+    "repcap_jax.models": ("Decoder", "extract_states", "hidden_states", "load_decoder"),
     "repcap_jax.packing": ("Packing", "pack", "predicted_random_coherence", "random_coherence"),
     "repcap_jax.kernels.reducers": ("Extremes", "Histogram", "NearestNeighbours", "PairsAbove"),
 }

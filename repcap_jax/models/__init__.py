@@ -9,10 +9,13 @@ from repcap_jax.models.families import FAMILIES, UnsupportedModel
 from repcap_jax.models.language import greedy_tokens, next_token_loss, perplexity
 from repcap_jax.models.loading import load_decoder
 from repcap_jax.models.states import extract_states, hidden_states
+from repcap_jax.models.text import Documents, TokenSample, read_documents, sample_tokens
 
 __all__ = [
     "FAMILIES",
     "Decoder",
+    "Documents",
+    "TokenSample",
     "UnsupportedModel",
     "extract_states",
     "greedy_tokens",
@@ -20,4 +23,6 @@ __all__ = [
     "load_decoder",
     "next_token_loss",
     "perplexity",
+    "read_documents",
+    "sample_tokens",
 ]

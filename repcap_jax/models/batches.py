@@ -113,9 +113,7 @@ def place_rows(decoder: Decoder, *arrays: np.ndarray) -> tuple[Array, ...]:
 
 
 @functools.partial(jax.jit, static_argnames="gather")
-def run_states(
-    decoder: Decoder, tokens: Array, lengths: Array, kept: Array | None, gather: bool = False
-) -> Array:
+def run_states(decoder: Decoder, tokens: Array, lengths: Array, kept: Array | None, gather: bool = False) -> Array:
     """The residual stream at the kept positions (None for all), `(layers + 1, batch, kept, d)`.
 
     Each device runs its own rows; `gather` gives every device (and so every process) all of them at the end.
@@ -127,8 +125,6 @@ def run_states(
     if decoder.mesh is None:
         return local(decoder, tokens, lengths, kept)
     mesh, rows = rows_mesh(decoder.mesh), P(AXIS)
-    run = jax.shard_map(
-        local, mesh=mesh, in_specs=(P(), rows, rows, rows), out_specs=P(None, AXIS), check_vma=False
-    )
+    run = jax.shard_map(local, mesh=mesh, in_specs=(P(), rows, rows, rows), out_specs=P(None, AXIS), check_vma=False)
     states = run(decoder, tokens, lengths, kept)
     return jax.lax.with_sharding_constraint(states, NamedSharding(mesh, P())) if gather else states

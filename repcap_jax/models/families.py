@@ -48,7 +48,7 @@ def read_family(config: Mapping[str, Any]) -> Family:
         )
     if config.get("quantization_config"):
         raise UnsupportedModel(
-            f"the weights of this {family} are quantised ({_method(config)}): give the unquantised checkpoint, or a GGUF"
+            f"the weights of this {family} are quantised ({_method(config)}): give those before quantisation, or a GGUF"
         )
     filled = _filled(family, config)
     if getattr(filled, "use_bidirectional_attention", None):
@@ -73,11 +73,25 @@ def _filled(family: str, config: Mapping[str, Any]) -> Any:
     try:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-        return CONFIG_MAPPING[family](**{key: value for key, value in config.items() if key != "model_type"})
+        return CONFIG_MAPPING[family](**_modern(family, config))
     except Exception as error:  # its checks raise errors of several kinds
         raise UnsupportedModel(f"transformers refuses the config of this {family}: {error}") from error
     finally:
         advice.setLevel(level)
+
+
+def _modern(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config's keys, with what transformers 5 misreads in version 4's spelling put right."""
+    keys = {key: value for key, value in config.items() if key != "model_type"}
+    scaling = keys.get("rope_scaling")
+    if isinstance(scaling, Mapping) and "type" in scaling:
+        # Where rotations differ by layer it overlooks the older name.
+        keys["rope_scaling"] = {"rope_type": scaling["type"], **{k: v for k, v in scaling.items() if k != "type"}}
+    if family == "olmo3" and "rope_theta" in keys and not keys.get("rope_parameters"):
+        # It takes the theta for one of the two kinds of layers only.
+        plain = {"rope_type": "default", "rope_theta": keys.pop("rope_theta")}
+        keys["rope_parameters"] = {"full_attention": plain, "sliding_attention": dict(plain)}
+    return keys
 
 
 def _rms(c: Any) -> NormSpec:
@@ -282,9 +296,7 @@ def _gpt_neox(c: Any) -> Family:
 
 def _opt(c: Any) -> Family:
     norm = NormSpec("layer", 1e-5, affine=c.layer_norm_elementwise_affine)
-    block = BlockSpec(
-        activation=c.activation_function, gated=False, norm_after_add=not c.do_layer_norm_before
-    )
+    block = BlockSpec(activation=c.activation_function, gated=False, norm_after_add=not c.do_layer_norm_before)
     spec = _decoder(
         c,
         norm,
@@ -301,9 +313,7 @@ def _opt(c: Any) -> Family:
 
 def _bloom(c: Any) -> Family:
     attention = _attention(c, rope=False, alibi="float32")
-    block = BlockSpec(
-        activation="gelu_new", gated=False, residual_from_norm=c.apply_residual_connection_post_layernorm
-    )
+    block = BlockSpec(activation="gelu_new", gated=False, residual_from_norm=c.apply_residual_connection_post_layernorm)
     return Family(_decoder(c, _layer(c.layer_norm_epsilon), attention, block), where.BLOOM)
 
 

@@ -85,9 +85,7 @@ def load_decoder(
         kernel = weights.put(checkpoint.unembedding(), low=True)
         outside["unembedding"] = Linear(kernel, None if bias is None else weights.put(bias), precision)
     embedding = weights.put(checkpoint.embedding(), low=True)
-    return Decoder(
-        spec, source=checkpoint.source, mesh=mesh, embedding=embedding, blocks=blocks, tied=tied, **outside
-    )
+    return Decoder(spec, source=checkpoint.source, mesh=mesh, embedding=embedding, blocks=blocks, tied=tied, **outside)
 
 
 def _family(checkpoint: Checkpoint) -> Family:
@@ -192,7 +190,5 @@ def _outside(tensors: LayerTensors, spec: DecoderSpec, weights: _Weights, precis
         stem = getattr(names, place)
         if stem is not None:
             kernel, bias = tensors.linear(stem)
-            found[place] = Linear(
-                weights.put(kernel, low=True), None if bias is None else weights.put(bias), precision
-            )
+            found[place] = Linear(weights.put(kernel, low=True), None if bias is None else weights.put(bias), precision)
     return found

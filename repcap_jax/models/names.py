@@ -1,4 +1,4 @@
-"""Where each family keeps its tensors: the stems of names, to which a file adds `weight`, `kernel`, `bias` and so on."""
+"""Where each family keeps its tensors: stems of names, to which a file adds `weight`, `kernel`, `bias` and so on."""
 
 from __future__ import annotations
 

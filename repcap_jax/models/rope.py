@@ -105,7 +105,8 @@ def _yarn(settings: dict, plain: np.ndarray, max_positions: int) -> Rope:
         """Where the frequency is that turns so often within the original length."""
         return dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-    first, last = coordinate(settings.get("beta_fast") or 32), coordinate(settings.get("beta_slow") or 1)
+    fast, slow = float(settings.get("beta_fast") or 32), float(settings.get("beta_slow") or 1)
+    first, last = coordinate(fast), coordinate(slow)
     if settings.get("truncate", True):
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, dim - 1)
@@ -113,7 +114,7 @@ def _yarn(settings: dict, plain: np.ndarray, max_positions: int) -> Rope:
     scale = settings.get("attention_factor")
     if scale is None:
         mscale, all_dim = settings.get("mscale"), settings.get("mscale_all_dim")
-        over = _yarn_scale(factor, mscale) / _yarn_scale(factor, all_dim) if mscale and all_dim else None
+        over = _yarn_scale(factor, float(mscale)) / _yarn_scale(factor, float(all_dim)) if mscale and all_dim else None
         scale = _yarn_scale(factor, 1.0) if over is None else over
     return Rope(_floats(plain * (1 - slowed + slowed / factor)), float(scale))
 

@@ -117,7 +117,8 @@ def _checked_positions(rows: list[np.ndarray], positions: Sequence[Any] | None) 
             raise TypeError(f"positions[{i}] must be a vector of integers, got {chosen.dtype} {chosen.shape}")
         if chosen.size and (chosen.min() < 0 or chosen.max() >= len(row)):
             raise ValueError(
-                f"positions[{i}] must lie within its sequence, 0 to {len(row) - 1}, got {chosen.min()} to {chosen.max()}"
+                f"positions[{i}] must lie within its sequence, 0 to {len(row) - 1}, got {chosen.min()} to "
+                f"{chosen.max()}"
             )
         kept.append(chosen.astype(np.int32))
     if not any(len(chosen) for chosen in kept):

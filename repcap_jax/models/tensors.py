@@ -1,4 +1,4 @@
-"""A layer's tensors, read from any checkpoint in one common form: matrices (out, in), queries, keys and values in one."""
+"""A layer's tensors from any checkpoint in one form: matrices (out, in); queries, keys and values in one."""
 
 from __future__ import annotations
 

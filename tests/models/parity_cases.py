@@ -63,9 +63,7 @@ CASES = {
     "llama-llama3": {
         "model_type": "llama",
         **_GQA,
-        **_rope(
-            "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16
-        ),
+        **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
     },
     "llama-yarn": {
         "model_type": "llama",
