@@ -7,6 +7,8 @@ import pytest
 
 from repcap_jax.checkpoints import open_checkpoint
 from repcap_jax.embeddings.geometry import embedding_geometry
+from repcap_jax.models import greedy_tokens, load_decoder, perplexity, read_documents
+from repcap_jax.models.text import tokenise
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,3 +41,24 @@ def test_moments_agree_with_the_histogram(found):
     mean = float((weights * centres).sum())
     assert distribution.mean == pytest.approx(mean, abs=2e-6)
     assert distribution.std == pytest.approx(float((weights * (centres - mean) ** 2).sum()) ** 0.5, abs=2e-6)
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    """The decoder and its tokenizer."""
+    with open_checkpoint(Path(os.environ["REPCAP_TEST_GGUF"])) as checkpoint:
+        return load_decoder(checkpoint), checkpoint.tokenizer()
+
+
+def test_it_knows_the_capital(language_model):
+    decoder, tokenizer = language_model
+    start = tokenizer("The capital of France is")["input_ids"]
+    assert tokenizer.decode(greedy_tokens(decoder, start, 4)).strip().startswith("Paris")
+
+
+def test_perplexity_of_prose(language_model):
+    """Rotations, permuted rows and the tokenizer must all be right for this."""
+    decoder, tokenizer = language_model
+    ids = tokenise(tokenizer, read_documents())
+    rows = ids[: len(ids) // 128 * 128].reshape(-1, 128)[:: len(ids) // 128 // 8][:8]
+    assert 15 < perplexity(decoder, rows) < 45

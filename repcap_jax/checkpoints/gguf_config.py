@@ -60,7 +60,20 @@ def gguf_config(metadata: Mapping[str, object], names: tuple[str, ...], rows: in
     for key, suffix in _KEYS.items():
         if f"{architecture}.{suffix}" in metadata:
             config[key] = metadata[f"{architecture}.{suffix}"]
+    scaling = _rope_scaling(metadata, f"{architecture}.rope.scaling")
+    if scaling is not None:
+        config["rope_scaling"] = scaling
     for key, stored in _TOKEN_IDS.items():
         if stored in metadata:
             config[key] = metadata[stored]
     return config
+
+
+def _rope_scaling(metadata: Mapping[str, object], prefix: str) -> dict[str, object] | None:
+    """The scaling of rotary positions as config.json spells it; None where there is none."""
+    kind = metadata.get(f"{prefix}.type")
+    if kind in (None, "none"):
+        return None
+    scaling = {"rope_type": kind, "factor": metadata.get(f"{prefix}.factor", 1.0)}
+    original = metadata.get(f"{prefix}.original_context_length")
+    return scaling if original is None else scaling | {"original_max_position_embeddings": original}

@@ -113,16 +113,18 @@ def flax_llama(tied: bool = False) -> dict[str, np.ndarray]:
     return tensors if tied else tensors | {"lm_head.kernel": matrix(seed=3).T.copy()}
 
 
-def write_gguf(path: Path, tensors: dict[str, tuple[np.ndarray, str]], keys: dict | None = None) -> Path:
+def write_gguf(
+    path: Path, tensors: dict[str, tuple[np.ndarray, str]], keys: dict | None = None, architecture: str = "llama"
+) -> Path:
     """Write a GGUF file; each tensor comes with the name of its ggml type (quantised types need 32-item rows)."""
     import gguf
 
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(1)
     writer.add_embedding_length(next(iter(tensors.values()))[0].shape[-1])
     for key, value in (keys or {}).items():
         add = {str: writer.add_string, int: writer.add_uint32, list: writer.add_array, bool: writer.add_bool}
-        add[type(value)](key, value)
+        (add | {float: writer.add_float32})[type(value)](key, value)
     for name, (array, kind) in tensors.items():
         number = gguf.GGMLQuantizationType[kind]
         if kind in ("F32", "F16"):
