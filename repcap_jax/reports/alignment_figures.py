@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -22,7 +23,7 @@ SPECTRAL = (
     ("alpha_req", "α-ReQ", False),
     ("participation_ratio", "participation ratio", True),
     ("condition_number", "condition number", True),
-    ("isotropy", "isotropy", True),
+    ("log_isotropy", "ln isotropy, ln I(W)", False),
     ("average_cosine", "average cosine", False),
     ("readout_variance_share", "variance share in the readout", False),
 )
@@ -102,9 +103,11 @@ def _sensitivity_figure(model: ModelLayers) -> Figure:
 def _heat_map(figure: Figure, axes: Axes, model: ModelLayers, table: np.ndarray) -> None:
     rows = [(m, k) for m in model.ms for k in model.ks]
     values = np.array([table[:, model.ms.index(m), model.ks.index(k)] for m, k in rows])
-    reach = max(float(np.nanmax(np.abs(values))), 1e-9)
+    # Linear up to 3, where z says something, so that a few layers far out do not bleach the others.
+    reach = max(float(np.nanmax(np.abs(values))), 3.1)
+    scale = SymLogNorm(3.0, vmin=-reach, vmax=reach)
     edges = np.append(model.layers - 0.5, model.layers[-1] + 0.5)
-    image = axes.pcolormesh(edges, np.arange(len(rows) + 1), values, cmap="RdBu_r", vmin=-reach, vmax=reach)
+    image = axes.pcolormesh(edges, np.arange(len(rows) + 1), values, cmap="RdBu_r", norm=scale)
     axes.set_yticks(np.arange(len(rows)) + 0.5, [f"m = {m}, k = {k}" for m, k in rows], fontsize=6.5)
     chosen = rows.index((model.m, model.k))
     axes.axhline(chosen, color=INK, linewidth=0.9)
@@ -115,7 +118,14 @@ def _heat_map(figure: Figure, axes: Axes, model: ModelLayers, table: np.ndarray)
         title="z over m (directions removed) and k (subspace dimension); framed: shown above",
     )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.colorbar(image, ax=axes, label="z", pad=0.01)
+    bar = figure.colorbar(image, ax=axes, label="z (linear to ± 3)", pad=0.01)
+    ticks = [tick for tick in (1, 3, 10, 30, 100, 300) if tick <= reach]
+    bar.set_ticks(_mirrored(ticks), labels=[f"{tick:+d}" for tick in _mirrored(ticks)])
+    bar.ax.minorticks_off()
+
+
+def _mirrored(ticks: Sequence[int]) -> list[int]:
+    return [-tick for tick in reversed(ticks)] + [0, *ticks]
 
 
 def removal_figures(models: Sequence[ModelLayers]) -> list[Figure]:
@@ -189,7 +199,7 @@ def spectral_figure(models: Sequence[ModelLayers]) -> Figure | None:
     rows = -(-(len(shown) + 1) // columns)
     with style():
         figure = new_figure(2.7 * columns, 2.2 * rows + 0.6)
-        panels = figure.subplots(rows, columns, squeeze=False).flat
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         handles = []
         for model, (color, dash) in zip(models, model_styles([m.family for m in models])):
             x = model.layers if alone else model.depth
@@ -200,7 +210,7 @@ def spectral_figure(models: Sequence[ModelLayers]) -> Figure | None:
             axes.set_title(title, fontsize=9)
             if log:
                 axes.set_yscale("log")
-        for axes in list(panels)[len(shown) + 1 :]:
+        for axes in panels[len(shown) + 1 :]:
             axes.set_axis_off()
         figure.supxlabel(_layer_label(models[0]) if alone else "layer / number of blocks", fontsize=9)
         figure.legend(handles=handles, loc="outside upper left", ncols=min(4, len(handles)))
