@@ -120,7 +120,7 @@ def _heat_map(figure: Figure, axes: Axes, model: ModelLayers, table: np.ndarray)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     bar = figure.colorbar(image, ax=axes, label="z (linear to ± 3)", pad=0.01)
     ticks = [tick for tick in (1, 3, 10, 30, 100, 300) if tick <= reach]
-    bar.set_ticks(_mirrored(ticks), labels=[f"{tick:+d}" for tick in _mirrored(ticks)])
+    bar.set_ticks(_mirrored(ticks), labels=[f"{tick:+d}" if tick else "0" for tick in _mirrored(ticks)])
     bar.ax.minorticks_off()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import matplotlib
+import matplotlib.text
 import numpy as np
 
 from repcap_jax.capacity.estimate import (
@@ -24,6 +26,11 @@ def made_up_counts(mean, std, skew=0.0, pairs=10**9, seed=0):
     sample = mean + std * (sample - sample.mean()) / sample.std()
     smooth = np.convolve(np.histogram(np.clip(sample, -1, 1), EDGES)[0], np.hanning(9) / np.hanning(9).sum(), "same")
     return np.round(smooth / smooth.sum() * pairs).astype(np.int64)
+
+
+def texts(figure):
+    """All texts of a figure."""
+    return [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
 
 
 def matrix_record(d, vocab, tied, mean, std, counts=None):

@@ -23,7 +23,7 @@ from repcap_jax.reports.style import (
 )
 from repcap_jax.reports.width_figures import Published, capacity_figure, epsilon_figure, read_published
 from repcap_jax.reports.workdir import Workdir
-from tests.reports.builders import EDGES, THIRTEEN, add_model, add_thirteen, made_up_counts
+from tests.reports.builders import EDGES, THIRTEEN, add_model, add_thirteen, made_up_counts, texts
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,6 @@ def quick_fonts(monkeypatch):
 def workdir(tmp_path):
     with Workdir.open(tmp_path, experiment="embedding_geometry", settings={}, devices=["cpu"]) as opened:
         yield opened
-
-
-def texts(figure):
-    return [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
 
 
 def boxes_overlap(texts_shown, renderer):
