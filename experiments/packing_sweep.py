@@ -29,9 +29,7 @@ from repcap_jax.reports.workdir import Workdir, safe_name
 flags.DEFINE_list("kinds", ["optimised"], "What to measure: optimised, random, or both separated by a comma.")
 flags.DEFINE_list("d_values", ["16", "32", "64"], "Dimensions.")
 flags.DEFINE_list("k_values", [], "Numbers of vectors, combined with every dimension.")
-flags.DEFINE_list(
-    "ratios", [], "Values of k / d, combined with every dimension. By default 1.5,2,4,8 without k_values."
-)
+flags.DEFINE_list("ratios", [], "Values of k / d, combined with every dimension. By default 1.5,2,4,8 without k_values.")
 flags.DEFINE_enum("objective", "lines", ["lines", "codes"], "Minimise the largest |cos| (lines) or cos (codes).")
 flags.DEFINE_integer("seed", 0, "Seed of all random numbers.")
 flags.DEFINE_integer("steps", None, "Steps of each start; by default chosen for each cell.", lower_bound=1)
@@ -184,7 +182,9 @@ def _measure(cell: Any, place: str, expected: float, workdir: Workdir, devices: 
     return workdir.append({"key": cell.name, "status": "done", "kind": cell.kind, **found, "seconds": seconds})
 
 
-def _packing(cell: Any, key: Any, place: str, expected: float, workdir: Workdir, devices: Devices) -> dict[str, Any]:
+def _packing(
+    cell: Any, key: Any, place: str, expected: float, workdir: Workdir, devices: Devices
+) -> dict[str, Any]:
     import repcap_jax as rc
 
     name = safe_name(cell.name)
