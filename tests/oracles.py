@@ -1,6 +1,8 @@
 """Plain float64 references: NumPy and SciPy only, written to be obviously right."""
 
 import numpy as np
+from scipy.spatial.distance import pdist
+from scipy.stats import spearmanr
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -48,3 +50,27 @@ def assert_counts_match(counts, edges, cosines, tolerance):
     below = np.concatenate([[0], np.cumsum(counts)]) - np.concatenate([[0], np.cumsum(exact)])
     wrong = np.abs(below) > near
     assert not wrong.any(), f"at edges {edges[wrong]} {below[wrong]} pairs changed sides, {near[wrong]} lie close by"
+
+
+def spearman(a, b):
+    """Spearman's rho with average ranks for ties."""
+    return float(spearmanr(a, b).statistic)
+
+
+def removed(states, m):
+    """Centred states less their first m principal directions."""
+    centred = np.asarray(states, np.float64)
+    centred = centred - centred.mean(axis=0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:m]
+    return centred - centred @ directions.T @ directions
+
+
+def alignment_rhos(hidden, subspaces, m, remove_after=False):
+    """rho of every subspace: cosine distances of all pairs in the full space against those after projection."""
+    full = removed(hidden, m)
+    states = removed(hidden, 0) if remove_after else full
+    distances = pdist(full, "cosine")
+    projected = [states @ np.asarray(basis, np.float64) for basis in subspaces]
+    if remove_after:
+        projected = [removed(rows, m) for rows in projected]
+    return np.array([spearman(distances, pdist(rows, "cosine")) for rows in projected])

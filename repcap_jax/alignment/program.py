@@ -1,4 +1,4 @@
-"""The device program of the score: centre, remove, project, rank the cosines of all pairs, for the readout and every null.
+"""The device program of the score: centre, remove, project and rank all pairs, for the readout and every null.
 
 Subspace number 0 is the readout's, the others are the nulls. They are taken one after another, so that memory is a few
 vectors of pairs however many there are. Each is projected once for all numbers of removed directions, and the Gram

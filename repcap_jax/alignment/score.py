@@ -130,7 +130,7 @@ def sensitivity(
 
     The full side is ranked once for each m. A subspace is projected once, its first k columns being the subspace of
     dimension k: those of the readout by construction, those of a uniform frame because they are a uniform k-frame.
-    So a cell equals `alignment_score` with `readout[:, :k]` and `frames[:, :, :k]`.
+    So a cell is `alignment_score` of `readout[:, :k]` with the same key.
 
     Args:
       hidden: `(n, d)`.

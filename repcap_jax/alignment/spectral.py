@@ -175,6 +175,8 @@ def _log_isotropy(states: np.ndarray, directions: np.ndarray) -> float:
     for sign in (1.0, -1.0):
         peak = (sign * projected).max(axis=0)
         along.append(peak + np.log(np.exp(sign * projected - peak).sum(axis=0)))
+    if directions.shape[1] < states.shape[1]:  # the other eigenvectors are at right angles to every state
+        along.append(np.array([np.log(len(states))]))
     both = np.concatenate(along)
     return float(both.min() - both.max())
 

@@ -20,7 +20,7 @@ def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "co
         A ~ N(0, 1)^(d x k),   A = F R,   R upper triangular with a positive diagonal
 
     Frame i depends on the key and on i alone, so that more frames continue a shorter set, and the first k' columns of
-    a frame are a uniform k'-frame (the one that k' gives, up to rounding).
+    a frame are the k'-frame of the same key, up to rounding.
 
     Args:
       key: a `jax.random` key.
@@ -31,7 +31,7 @@ def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "co
       `(count, d, k)` float32, F^T F = I.
     Raises:
       ValueError: for numbers out of range.
-    Source: Mezzadri 2007 (arXiv:math-ph/0609050), section 5: with the signs of R left free, Q is not Haar (its span is).
+    Source: Mezzadri 2007 (arXiv:math-ph/0609050), section 5: with signs left free Q is not Haar (its span is).
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
@@ -42,12 +42,13 @@ def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "co
 
 def haar_frame(key: Array, d: int, k: int) -> Float[Array, "d k"]:
     """One uniform k-frame in R^d; may be traced."""
+    columns = jax.vmap(lambda number: jax.random.normal(jax.random.fold_in(key, number), (d,), jnp.float32))
     # With k <= 3 d / 4 the condition number of A is about (1 + sqrt(k/d)) / (1 - sqrt(k/d)) <= 14.
-    return orthonormal_columns(jax.random.normal(key, (d, k), jnp.float32), well_conditioned=4 * k <= 3 * d and d >= 16)
+    return orthonormal_columns(columns(jnp.arange(k)).T, well_conditioned=4 * k <= 3 * d and d >= 16)
 
 
 def frame_keys(key: Array, count: int) -> Array:
-    """The keys of the frames: `grassmann_frames(key, count, d, k)[i]` is `haar_frame(frame_keys(key, count)[i], d, k)`."""
+    """One key a frame: `grassmann_frames(key, count, d, k)[i]` is `haar_frame(frame_keys(key, count)[i], d, k)`."""
     return jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.arange(count))
 
 

@@ -10,10 +10,10 @@ Two ways to the sums on b's side:
   binned  count the values in 65,536 equal bins between their least and largest, and give all of a bin its middle rank
           w_b. Then sum u w = sum_b w_b U_b, where U_b is the sum of u over the bin: two scatters, no sort, no gather.
 
-What the bins lose is their own order. With c_b values in bin b and delta = sum_b (c_b^3 - c_b) / N^3 less what true ties
-contribute, the loss is at most about delta / 2 where a and b go together inside a bin, and a random
-sqrt(delta / N) where they do not. Both are known once the bins are counted, so that `auto` takes the bins where they are
-good for 5e-7 and sorts where they are not: values in clusters, many ties that a does not share, few values.
+What the bins lose is the order inside them. With c_b values in bin b and delta = sum_b (c_b^3 - c_b) / N^3 less what
+the ties of a contribute, rho is off by up to delta / 2 where a and b rise together inside the bins, and by about
+sqrt(delta / N) at random. Both are known once the bins are counted, so that `auto` takes the bins where they are good
+for 5e-7 and sorts where they are not: values in clusters, ties that a does not share, few values.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def resolve_method(method: str, platform: str | None = None) -> str:
     return method if on_cpu or method != "auto" else "sort"
 
 
-def finish(squares: Array, products: Products) -> np.ndarray:
+def finish(squares: Any, products: Products) -> np.ndarray:
     """rho in float64 from partial sums; NaN where a side does not vary.
 
     Args:
@@ -228,7 +228,7 @@ def _sorted_ranks(values: Array, valid: Array | None) -> tuple[Array, Array]:
 
 def _sortable(values: Array) -> Array:
     """int32 keys in the order of the float32 values: integers sort several times faster. -0 becomes 0."""
-    bits = lax.bitcast_convert_type(values + 0.0, jnp.int32)
+    bits = lax.bitcast_convert_type(jnp.where(values == 0, 0.0, values), jnp.int32)
     return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
 
 
