@@ -12,7 +12,8 @@ WORKDIR ?= runs/demo
 
 demo: $(VENV)/.installed $(MODEL)
 	$(BIN)/python -m experiments.embedding_geometry --model=$(MODEL) --workdir=$(WORKDIR)
-	@echo "open $(WORKDIR)/report.html"
+	$(BIN)/python -m experiments.layer_alignment --model=$(MODEL) --workdir=$(WORKDIR)-layers
+	@echo "open $(WORKDIR)/report.html and $(WORKDIR)-layers/report.html"
 
 # Everything, the slow tests and the real model included.
 test: $(VENV)/.installed $(MODEL)
