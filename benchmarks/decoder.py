@@ -4,14 +4,14 @@
     python benchmarks/decoder.py --model /checkpoints/x  # any folder with safetensors
 
 By default the weights are random, in the shape of SmolLM2-135M with a third of its layers and a small vocabulary. Both
-compute the residual stream of all layers for one batch; compilation is left out. Where torch or its transformers classes
-cannot be imported, only ours is printed. Both run in this process, one after the other, with as many threads as there
-are processors.
+compute the residual stream of all layers for one batch, in this process and in turn, with as many threads as there are
+processors; compilation is left out. Where torch cannot be imported, only ours is printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import tempfile
@@ -123,7 +123,7 @@ def measure(folder: Path, shapes: list[tuple[int, int]], repeats: int, seed: int
     for batch, length in shapes:
         tokens = np.random.default_rng(seed).integers(0, vocabulary, (batch, length))
         methods = [method for method in (mine, theirs) if method is not None]
-        seconds = seconds_of([lambda method=method: method(tokens) for method in methods], repeats)
+        seconds = seconds_of([functools.partial(method, tokens) for method in methods], repeats)
         rates = [batch * length / taken for taken in seconds]
         row = f"| {batch} | {length} | {rates[0]:.0f} |"
         if theirs is None:
