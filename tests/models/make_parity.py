@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.checkpoints.builders import safetensors_bytes
+from tests.models.parity import DATA, differences
 from tests.models.parity_cases import CASES, ROWS, SEQ, VOCAB
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "parity"
 _WRITTEN_ALIKE = 2e-5  # how far two torch releases or processors may differ
 
 
@@ -100,8 +100,6 @@ def write(name: str, folder: Path) -> None:
 
 def check(name: str, scratch: Path) -> float:
     """Compute one case again, compare it with what is stored and with JAX; the largest difference to JAX."""
-    from tests.models.test_parity import differences
-
     write(name, scratch / name)
     for file in ("config.json", "model.safetensors"):
         if (scratch / name / file).read_bytes() != (DATA / name / file).read_bytes():

@@ -10,8 +10,8 @@ from repcap_jax.checkpoints import open_checkpoint
 from repcap_jax.models import UnsupportedModel, hidden_states, load_decoder
 from repcap_jax.models.families import read_family
 from tests.checkpoints.builders import flax_bytes, write_config, write_gguf, write_model, write_sharded
+from tests.models.parity import DATA, differences
 from tests.models.parity_cases import CASES
-from tests.models.test_parity import DATA, differences
 
 FLAX_LEAVES = {
     # a parameter's module -> how Flax names its weight

@@ -15,7 +15,7 @@ from repcap_jax.models import (
     perplexity,
 )
 from repcap_jax.models.batches import bucket, run_states
-from tests.models.test_parity import DATA
+from tests.models.parity import DATA
 
 # One with windows and two rotations, one whose rotation depends on the sequence's length, one with linear biases, one
 # with learned positions.
