@@ -83,14 +83,15 @@ class _Gram(NamedTuple):
     lower: Float[Array, "half half"]
     squares: Float[Array, " n"]
 
+    @classmethod
+    def of(cls, rows: Float[Array, "n c"]) -> _Gram:
+        half = (len(rows) + 1) // 2
+        head, tail = rows[:half], rows[::-1][:half]
+        return cls(_product(head, rows.T), _product(tail, tail.T), jnp.sum(rows * rows, axis=1))
+
     def add(self, rows: Float[Array, "n c"]) -> _Gram:
         """The Gram matrix with more columns."""
-        head, tail = rows[: len(self.upper)], rows[::-1][: len(self.upper)]
-        return _Gram(
-            self.upper + _product(head, rows.T),
-            self.lower + _product(tail, tail.T),
-            self.squares + jnp.sum(rows * rows, axis=1),
-        )
+        return jax.tree.map(jnp.add, self, _Gram.of(rows))
 
 
 @functools.partial(jax.jit, static_argnames="plan")
@@ -129,7 +130,7 @@ def _full_side(hidden: Array, first_equal: Array, plan: Plan) -> tuple[_Layer, A
 
     def ranked(mask: Array) -> tuple[Ranked, Array]:
         kept = centred - _product(coordinates * mask, directions.T)
-        gram = _start(kept.shape[0]).add(_tied(kept, first_equal, plan))
+        gram = _Gram.of(_tied(kept, first_equal, plan))
         pairs, valid = _fold(gram, first_equal, plan)
         return rank(pairs, valid), _least_share(gram, lengths)
 
@@ -146,12 +147,13 @@ def _projected_side(frame: Array, layer: _Layer, plan: Plan) -> tuple[Products, 
     def for_m(given: tuple[Array, Ranked]) -> tuple[Products, Array]:
         mask, full = given
         kept = projected if plan.remove_after else projected - _product(layer.coordinates * mask, through)
-        gram, narrower, found = _start(kept.shape[0]), 0, []
+        narrower, found = 0, []
         for k in plan.ks:
             if plan.remove_after:
-                gram = _start(kept.shape[0]).add(_tied(_without_own(kept[:, :k], mask), layer.first_equal, plan))
+                gram = _Gram.of(_tied(_without_own(kept[:, :k], mask), layer.first_equal, plan))
             else:
-                gram = gram.add(_tied(kept[:, narrower:k], layer.first_equal, plan))
+                columns = _tied(kept[:, narrower:k], layer.first_equal, plan)
+                gram = gram.add(columns) if narrower else _Gram.of(columns)
             pairs, valid = _fold(gram, layer.first_equal, plan)
             products = rank_products(pairs, full, valid, method=plan.method)
             found.append((products, _least_share(gram, layer.lengths)))
@@ -180,11 +182,6 @@ def _tied(rows: Array, first_equal: Array, plan: Plan) -> Array:
     return rows[first_equal] if plan.repeats else rows
 
 
-def _start(n: int) -> _Gram:
-    half = (n + 1) // 2
-    return _Gram(jnp.zeros((half, n)), jnp.zeros((half, half)), jnp.zeros(n))
-
-
 def _fold(gram: _Gram, first_equal: Array, plan: Plan) -> tuple[Float[Array, " p"], Bool[Array, " p"]]:
     """The cosines of all pairs in one vector, and which entries are pairs."""
     half, n = gram.upper.shape
@@ -199,7 +196,8 @@ def _fold(gram: _Gram, first_equal: Array, plan: Plan) -> tuple[Float[Array, " p
     i, j = (lax.broadcasted_iota(jnp.int32, (half, n), axis) for axis in (0, 1))
     pairs = jnp.where(j > i, upper, jnp.pad(lower, ((0, 0), (0, n - half))))
     valid = (j > i) | ((j < i) & (2 * i != n - 1))  # of an odd number of rows, the middle one shares with itself
-    return pairs.reshape(-1), valid.reshape(-1)
+    # Behind the barrier the pairs are read several times: without it they would be computed as often.
+    return lax.optimization_barrier(pairs.reshape(-1)), valid.reshape(-1)
 
 
 def _least_share(gram: _Gram, lengths: Array) -> Array:

@@ -36,6 +36,7 @@ _TOLERATED = 5e-7  # error of rho up to which `auto` keeps the bins
 _MOST_VALUES = 1 << 24  # positions and dense ranks are exact in float32
 _BLOCK = 1024  # entries summed in float32 before float64 takes over on the host
 _HALF_ULP = 2.0**-25
+_FAN = 16  # BINS is a power of it
 
 
 class Ranked(NamedTuple):
@@ -238,9 +239,9 @@ def _bin_products(values: Array, against: Ranked, valid: Array | None) -> tuple[
     # The bin behind the last one takes what does not take part.
     counts = jnp.zeros(BINS + 1, jnp.int32).at[index].add(1, mode="promise_in_bounds")[:BINS]
     sums = jnp.zeros(BINS + 1, jnp.float32).at[index].add(against.centred, mode="promise_in_bounds")[:BINS]
-    # A bin's middle rank is (2 below + c + 1) / 2, less (N + 1) / 2; twice that fits int32.
-    middle = (2 * jnp.cumsum(counts) - counts - count).astype(jnp.float32) * 0.5
+    # A bin's middle rank is below + (c + 1) / 2, less (N + 1) / 2: halves, exact in float32 up to 2^23 values.
     c, n = counts.astype(jnp.float32), count.astype(jnp.float32)
+    middle = _running_sums(c) - 0.5 * c - 0.5 * n
     products = _products(sums * middle, c * middle * middle, values, by_sort=False)
 
     largest, cubes = jnp.max(c), jnp.sum(_partial_sums(c * (c * c - 1.0)))
@@ -260,6 +261,18 @@ def _bin_numbers(values: Array, valid: Array | None) -> tuple[Int[Array, " p"], 
     if valid is None:
         return index, jnp.int32(values.shape[0])
     return jnp.where(valid, index, BINS), jnp.sum(valid, dtype=jnp.int32)
+
+
+def _running_sums(counts: Array) -> Array:
+    """Sums of the counts up to and including each bin, exact below 2^24, as small products: several times faster on a
+    CPU than a scan."""
+    upto = jnp.triu(jnp.ones((_FAN, _FAN), jnp.float32))
+    rows = counts.reshape(-1, _FAN)
+    within = lax.dot(rows, upto, precision=lax.Precision.HIGHEST)
+    if len(rows) == 1:
+        return within[0]
+    before = _running_sums(within[:, -1])
+    return (within + (before - within[:, -1])[:, None]).reshape(-1)
 
 
 def _partial_sums(terms: Array) -> Array:
