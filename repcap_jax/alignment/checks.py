@@ -80,6 +80,21 @@ def check_basis(basis: Any, name: str, d: int) -> np.ndarray:
     return columns
 
 
+def check_frames(frames: Any, d: int, k: int) -> Any:
+    """The first k columns of `(nulls, d, at least k)` float32 frames, on the host or the device as they came.
+
+    Raises:
+      ValueError: for another shape, fewer than two frames, or a first frame that is not orthonormal.
+    """
+    shape = np.shape(frames)
+    if len(shape) != 3 or shape[0] < 2 or shape[1] != d or shape[2] < k:
+        raise ValueError(f"frames must have shape (nulls >= 2, d = {d}, k = {k}), got {shape}")
+    check_basis(np.asarray(frames[0]), "frames[0]", d)
+    if isinstance(frames, np.ndarray):
+        frames = frames.astype(np.float32, copy=False)
+    return frames if shape[2] == k else frames[:, :, :k]
+
+
 def check_removal(remove: Any, n: int, d: int, k: int, remove_after: bool) -> int:
     """The number m of principal directions to remove.
 

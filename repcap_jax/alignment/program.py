@@ -4,9 +4,9 @@ Subspace number 0 is the readout's, the others are the nulls. They are taken one
 vectors of pairs however many there are. Each is projected once for all numbers of removed directions, and the Gram
 matrix of a narrower subspace is the beginning of that of a wider one.
 
-The cosines of the pairs i < j are folded into a rectangle: row i of the upper triangle, which has n - 1 - i entries,
-shares a row with the i entries of row n - 1 - i. Distances 1 - cos have the reverse ranks on both sides, so that rho is
-that of the cosines.
+The cosines of the pairs i < j are folded into a rectangle without a hole: row i of the upper triangle, which has
+n - 1 - i entries, shares a row with the i entries of row n - 1 - i. Distances 1 - cos have the reverse ranks on both
+sides, so that rho is that of the cosines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from repcap_jax.kernels.grassmann import haar_frame
 from repcap_jax.kernels.placement import AXIS
@@ -33,15 +33,15 @@ class Plan(NamedTuple):
 
     Attributes:
       ks: subspace dimensions, rising.
-      ms: numbers of principal directions removed.
+      most: the largest number of principal directions that is removed.
       remove_after: on the projected side, remove the directions of the projected states instead.
-      method: of the ranks, see `kernels.ranks`.
+      method: of the ranks, `"sort"` or `"binned"`.
       repeats: whether some states are equal, so that their pairs must tie exactly.
       mesh: devices that share the subspaces.
     """
 
     ks: tuple[int, ...]
-    ms: tuple[int, ...]
+    most: int
     remove_after: bool
     method: str
     repeats: bool
@@ -95,7 +95,9 @@ class _Gram(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames="plan")
-def correlate(hidden: Array, first_equal: Array, readout: Array, nulls: Array, order: Array, *, plan: Plan) -> Sides:
+def correlate(
+    hidden: Array, first_equal: Array, readout: Array, nulls: Array, order: Array, ms: Array, *, plan: Plan
+) -> Sides:
     """All correlations of one layer.
 
     Args:
@@ -104,9 +106,10 @@ def correlate(hidden: Array, first_equal: Array, readout: Array, nulls: Array, o
       readout: `(d, ks[-1])` float32; its first k columns span the readout subspace of dimension k.
       nulls: `(nulls, d, ks[-1])` frames, or `(nulls,)` keys from which each frame is drawn where it is needed.
       order: `(subspaces,)` int32, 0 for the readout and i + 1 for null i; a multiple of the devices long.
+      ms: `(m,)` int32 numbers of principal directions removed, at most `plan.most`.
       plan: see `Plan`.
     """
-    layer, full_share = _full_side(hidden, first_equal, plan)
+    layer, full_share = _full_side(hidden, first_equal, ms, plan)
 
     def local(order: Array, layer: _Layer, readout: Array, nulls: Array) -> tuple[Products, Array]:
         def one(number: Array) -> tuple[Products, Array]:
@@ -119,20 +122,19 @@ def correlate(hidden: Array, first_equal: Array, readout: Array, nulls: Array, o
     return Sides(layer.full.squares, products, full_share, projected_share)
 
 
-def _full_side(hidden: Array, first_equal: Array, plan: Plan) -> tuple[_Layer, Array]:
+def _full_side(hidden: Array, first_equal: Array, ms: Array, plan: Plan) -> tuple[_Layer, Array]:
     centred = hidden - jnp.mean(hidden, axis=0)
     centred = centred - jnp.mean(centred, axis=0)  # what the first mean, in float32, has missed
     centred = centred / jnp.max(jnp.abs(centred))  # cosines are free of scale, squares in float32 are not
     lengths = jnp.sqrt(jnp.sum(centred * centred, axis=1))
-    directions = principal_directions(centred, max(plan.ms))
+    directions = principal_directions(centred, plan.most)
     coordinates = _product(centred, directions)
-    masks = (jnp.arange(max(plan.ms)) < jnp.array(plan.ms)[:, None]).astype(jnp.float32)
+    masks = (jnp.arange(plan.most) < ms[:, None]).astype(jnp.float32)
 
     def ranked(mask: Array) -> tuple[Ranked, Array]:
         kept = centred - _product(coordinates * mask, directions.T)
         gram = _Gram.of(_tied(kept, first_equal, plan))
-        pairs, valid = _fold(gram, first_equal, plan)
-        return rank(pairs, valid), _least_share(gram, lengths)
+        return rank(_fold(gram, first_equal, plan)), _least_share(gram, lengths)
 
     full, share = lax.map(ranked, masks)
     return _Layer(centred, lengths, directions, coordinates, masks, first_equal, full), share
@@ -154,8 +156,7 @@ def _projected_side(frame: Array, layer: _Layer, plan: Plan) -> tuple[Products, 
             else:
                 columns = _tied(kept[:, narrower:k], layer.first_equal, plan)
                 gram = gram.add(columns) if narrower else _Gram.of(columns)
-            pairs, valid = _fold(gram, layer.first_equal, plan)
-            products = rank_products(pairs, full, valid, method=plan.method)
+            products = rank_products(_fold(gram, layer.first_equal, plan), full, method=plan.method)
             found.append((products, _least_share(gram, layer.lengths)))
             narrower = k
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
@@ -182,8 +183,8 @@ def _tied(rows: Array, first_equal: Array, plan: Plan) -> Array:
     return rows[first_equal] if plan.repeats else rows
 
 
-def _fold(gram: _Gram, first_equal: Array, plan: Plan) -> tuple[Float[Array, " p"], Bool[Array, " p"]]:
-    """The cosines of all pairs in one vector, and which entries are pairs."""
+def _fold(gram: _Gram, first_equal: Array, plan: Plan) -> Float[Array, " pairs"]:
+    """The cosines of all n (n - 1) / 2 pairs in one vector."""
     half, n = gram.upper.shape
     inverse = jnp.where(gram.squares > 0, lax.rsqrt(gram.squares), 0.0)
     back = inverse[::-1][:half]
@@ -193,11 +194,13 @@ def _fold(gram: _Gram, first_equal: Array, plan: Plan) -> tuple[Float[Array, " p
         equal_back = first_equal[::-1][:half]
         upper = jnp.where(first_equal[:half, None] == first_equal, 1.0, jnp.minimum(upper, 1.0))
         lower = jnp.where(equal_back[:, None] == equal_back, 1.0, jnp.minimum(lower, 1.0))
-    i, j = (lax.broadcasted_iota(jnp.int32, (half, n), axis) for axis in (0, 1))
-    pairs = jnp.where(j > i, upper, jnp.pad(lower, ((0, 0), (0, n - half))))
-    valid = (j > i) | ((j < i) & (2 * i != n - 1))  # of an odd number of rows, the middle one shares with itself
+    i, j = (lax.broadcasted_iota(jnp.int32, (half, n - 1), axis) for axis in (0, 1))
+    # Entry j of row i is pair (i, j + 1) from i on, and before it pair (n - 1 - i, n - 1 - j).
+    pairs = jnp.where(j >= i, upper[:, 1:], jnp.pad(lower, ((0, 0), (0, n - 1 - half))))
+    # Of an odd number of rows the middle one, which comes last, shares with itself: its second half is its first.
+    pairs = pairs.reshape(-1)[: n * (n - 1) // 2]
     # Behind the barrier the pairs are read several times: without it they would be computed as often.
-    return lax.optimization_barrier(pairs.reshape(-1)), valid.reshape(-1)
+    return lax.optimization_barrier(pairs)
 
 
 def _least_share(gram: _Gram, lengths: Array) -> Array:

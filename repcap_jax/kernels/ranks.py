@@ -12,8 +12,9 @@ Two ways to the sums on b's side:
 
 What the bins lose is the order inside them. With c_b values in bin b and delta = sum_b (c_b^3 - c_b) / N^3 less what
 the ties of a contribute, rho is off by up to delta / 2 where a and b rise together inside the bins, and by about
-sqrt(delta / N) at random. Both are known once the bins are counted, so that `auto` takes the bins where they are good
-for 5e-7 and sorts where they are not: values in clusters, ties that a does not share, few values.
+sqrt(delta / N) at random. Both are known once the bins are counted, so that `auto` keeps the bins where they are good
+for 5e-7 and sorts where they are not: values in clusters, ties that a does not share, few values. It decides on the
+host, between two programs: a branch inside the first would copy the values, and be compiled though rarely taken.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 BINS = 1 << 16
 METHODS = ("auto", "sort", "binned")
 Method = Literal["auto", "sort", "binned"]
 
-_TOLERATED = 5e-7  # error of rho up to which `auto` keeps the bins
+TOLERATED = 5e-7  # error of rho up to which `auto` keeps the bins
 _MOST_VALUES = 1 << 24  # positions and dense ranks are exact in float32
 _BLOCK = 1024  # entries summed in float32 before float64 takes over on the host
 _HALF_ULP = 2.0**-25
@@ -43,7 +44,7 @@ class Ranked(NamedTuple):
     """The side that is ranked once.
 
     Attributes:
-      centred: average rank less (N + 1) / 2; 0 for entries that take no part.
+      centred: average rank less (N + 1) / 2.
       squares: partial sums of its squares, to be finished in float64.
       tied: sum of t^3 - t over its runs of t equal values.
     """
@@ -54,17 +55,17 @@ class Ranked(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Partial sums of one correlation, to be finished in float64 on the host, and whether they come from a sort.
+    """Partial sums of one correlation, to be finished in float64 on the host, and about how far rho may be off.
 
     Attributes:
       cross: partial sums of u w.
       squares: partial sums of w^2.
-      sorted: True if exact, False if binned.
+      loss: 0 from a sort.
     """
 
     cross: Float[Array, " s"]
     squares: Float[Array, " s"]
-    sorted: Bool[Array, ""]
+    loss: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +128,20 @@ def spearman(a: Any, b: Any, *, method: str = "auto") -> Correlation:
     if not 2 <= a.size <= _MOST_VALUES:
         raise ValueError(f"a correlation needs 2 to {_MOST_VALUES:,} entries, got {a.size:,}")
     rows = np.atleast_2d(b)
-    squares, products = _correlate(_as_float32(a[None])[0], _as_float32(rows), method=chosen)
-    rho = finish(squares, products)
-    reasons = [_reason(a, row) for row in rows]
-    rho = np.where([reason is None for reason in reasons], rho, np.nan)
-    methods = tuple("sort" if by_sort else "binned" for by_sort in np.asarray(products.sorted))
-    return Correlation(rho.reshape(b.shape[:-1]), methods, tuple(reasons))
+    first, others = _as_float32(a[None])[0], _as_float32(rows)
+    reasons = tuple(_reason(a, row) for row in rows)
+    by_sort = np.full(len(rows), chosen == "sort")
+    rho = np.empty(len(rows))
+    if chosen != "sort":
+        squares, products = _correlate(first, others, method="binned")
+        rho[:] = finish(squares, products)
+        if chosen == "auto":
+            by_sort |= np.asarray(products.loss) > TOLERATED
+    for number in np.flatnonzero(by_sort):
+        rho[number] = finish(*_correlate(first, others[number : number + 1], method="sort"))[0]
+    rho[[reason is not None for reason in reasons]] = np.nan
+    methods = tuple("sort" if exact else "binned" for exact in by_sort)
+    return Correlation(rho.reshape(b.shape[:-1]), methods, reasons)
 
 
 def resolve_method(method: str, platform: str | None = None) -> str:
@@ -163,56 +172,33 @@ def finish(squares: Any, products: Products) -> np.ndarray:
     return np.where(first * second > 0, np.clip(rho, -1.0, 1.0), np.nan)
 
 
-def rank(values: Float[Array, " p"], valid: Bool[Array, " p"] | None = None) -> Ranked:
-    """Rank one side exactly.
-
-    Args:
-      values: float32 without NaN.
-      valid: which of them take part; `None` for all.
-    """
-    centred, run = _sorted_ranks(values, valid)
+def rank(values: Float[Array, " p"]) -> Ranked:
+    """Rank one side exactly; float32 values without NaN."""
+    centred, run = _sorted_ranks(values)
     extra = jnp.where(run > 1, (run - 1.0) * (run + 1.0), 0.0)  # t^2 - 1 for each of t members
     return Ranked(centred, _partial_sums(centred * centred), jnp.sum(_partial_sums(extra)))
 
 
 def rank_products(
-    values: Float[Array, " p"], against: Ranked, valid: Bool[Array, " p"] | None = None, *, method: str = "auto"
+    values: Float[Array, " p"], against: Ranked, valid: Bool[Array, " p"] | None = None, *, method: str
 ) -> Products:
     """Rank `values` and correlate them with the side that is ranked already.
 
     Args:
       values: float32 without NaN.
-      against: the other side, from `rank` with the same `valid`.
-      valid: which entries take part; `None` for all.
-      method: see `spearman`; static.
+      against: the other side, from `rank`.
+      method: `"sort"` or `"binned"`; static.
     """
-    if method == "sort":
-        return _sort_products(values, against, valid)
-    products, loss = _bin_products(values, against, valid)
     if method == "binned":
-        return products
-    return lax.cond(loss > _TOLERATED, lambda: _sort_products(values, against, valid), lambda: products)
+        return _bin_products(values, against)
+    centred, _ = _sorted_ranks(values)
+    cross, squares = (_partial_sums(centred * other) for other in (against.centred, centred))
+    return Products(cross, squares, jnp.zeros(()))
 
 
-def _sort_products(values: Array, against: Ranked, valid: Array | None) -> Products:
-    centred, _ = _sorted_ranks(values, valid)
-    return _products(centred * against.centred, centred * centred, values, by_sort=True)
-
-
-def _products(cross: Array, squares: Array, values: Array, by_sort: bool) -> Products:
-    """Partial sums of either way, equally many, so that one may be chosen at run time."""
-    length = -(-max(BINS, len(values)) // _BLOCK)
-    cross, squares = (_partial_sums(terms) for terms in (cross, squares))
-    cross, squares = (jnp.pad(part, (0, length - len(part))) for part in (cross, squares))
-    return Products(cross, squares, jnp.array(by_sort))
-
-
-def _sorted_ranks(values: Array, valid: Array | None) -> tuple[Array, Array]:
-    """Average rank less (N + 1) / 2 of each value, 0 where not valid, and the length of its run of equal values."""
+def _sorted_ranks(values: Array) -> tuple[Array, Array]:
+    """Average rank less (N + 1) / 2 of each value, and the length of its run of equal values."""
     keys = _sortable(values)
-    if valid is not None:
-        keys = jnp.where(valid, keys, jnp.int32(2**31 - 1))  # beyond +inf: sorted behind all that take part
-    count = jnp.int32(values.shape[0]) if valid is None else jnp.sum(valid, dtype=jnp.int32)
     ordered = lax.sort(keys)
     position = jnp.arange(len(keys), dtype=jnp.int32)
     last = jnp.concatenate([ordered[1:] != ordered[:-1], jnp.ones(1, bool)])
@@ -220,11 +206,8 @@ def _sorted_ranks(values: Array, valid: Array | None) -> tuple[Array, Array]:
     first = jnp.searchsorted(ordered, keys).astype(jnp.int32)
     end = ends.at[first].get(mode="promise_in_bounds")
     # 0-based ranks first .. end - 1 have mean (first + end - 1) / 2, and all N of them (N - 1) / 2. Halves are exact.
-    centred = (first + end - count).astype(jnp.float32) * 0.5
-    run = (end - first).astype(jnp.float32)
-    if valid is None:
-        return centred, run
-    return jnp.where(valid, centred, 0.0), jnp.where(valid, run, 0.0)
+    centred = (first + end - len(keys)).astype(jnp.float32) * 0.5
+    return centred, (end - first).astype(jnp.float32)
 
 
 def _sortable(values: Array) -> Array:
@@ -233,34 +216,25 @@ def _sortable(values: Array) -> Array:
     return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
 
 
-def _bin_products(values: Array, against: Ranked, valid: Array | None) -> tuple[Products, Array]:
-    """The sums with middle ranks of bins, and about how far rho may be off for it."""
-    index, count = _bin_numbers(values, valid)
-    # The bin behind the last one takes what does not take part.
-    counts = jnp.zeros(BINS + 1, jnp.int32).at[index].add(1, mode="promise_in_bounds")[:BINS]
-    sums = jnp.zeros(BINS + 1, jnp.float32).at[index].add(against.centred, mode="promise_in_bounds")[:BINS]
+def _bin_products(values: Array, against: Ranked) -> Products:
+    index, n = _bin_numbers(values), len(values)
+    c = jnp.zeros(BINS, jnp.int32).at[index].add(1, mode="promise_in_bounds").astype(jnp.float32)
+    sums = jnp.zeros(BINS, jnp.float32).at[index].add(against.centred, mode="promise_in_bounds")
     # A bin's middle rank is below + (c + 1) / 2, less (N + 1) / 2: halves, exact in float32 up to 2^23 values.
-    c, n = counts.astype(jnp.float32), count.astype(jnp.float32)
     middle = _running_sums(c) - 0.5 * c - 0.5 * n
-    products = _products(sums * middle, c * middle * middle, values, by_sort=False)
-
     largest, cubes = jnp.max(c), jnp.sum(_partial_sums(c * (c * c - 1.0)))
     # 1e-6 of the cubes is more than their rounding, which must not hide behind ties.
     delta = jnp.maximum(cubes - against.tied, 1e-6 * cubes) / n / n / n
     rounding = _HALF_ULP * jnp.sqrt(largest) * largest / n  # of the largest bin's float32 sum
-    return products, delta / 2 + 4 * jnp.sqrt(delta / n) + rounding
+    loss = delta / 2 + 4 * jnp.sqrt(delta / n) + rounding
+    return Products(_partial_sums(sums * middle), _partial_sums(c * middle * middle), loss)
 
 
-def _bin_numbers(values: Array, valid: Array | None) -> tuple[Int[Array, " p"], Array]:
-    taking_part = True if valid is None else valid
-    least = jnp.min(jnp.where(taking_part, values, jnp.inf))
-    largest = jnp.max(jnp.where(taking_part, values, -jnp.inf))
+def _bin_numbers(values: Array) -> Int[Array, " p"]:
+    least, largest = jnp.min(values), jnp.max(values)
     width = largest - least
     scale = jnp.where(width > 0, BINS / jnp.where(width > 0, width, 1.0), 0.0)
-    index = jnp.clip(((values - least) * scale).astype(jnp.int32), 0, BINS - 1)
-    if valid is None:
-        return index, jnp.int32(values.shape[0])
-    return jnp.where(valid, index, BINS), jnp.sum(valid, dtype=jnp.int32)
+    return jnp.clip(((values - least) * scale).astype(jnp.int32), 0, BINS - 1)
 
 
 def _running_sums(counts: Array) -> Array:

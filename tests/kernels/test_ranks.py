@@ -124,17 +124,6 @@ def test_invariances(seed, steps, method):
     assert rho == pytest.approx(oracles.spearman(a, b), abs=1e-6)
 
 
-def test_entries_that_take_no_part():
-    a, b = sides("tied")
-    valid = RNG.random(N) < 0.7
-    expected = oracles.spearman(a[valid], b[valid])
-    ranked = jax.jit(ranks.rank)(a, valid)
-    for method in ("sort", "auto", "binned"):
-        products = jax.jit(ranks.rank_products, static_argnames="method")(b, ranked, valid, method=method)
-        tolerance = 1e-3 if method == "binned" else 1e-6
-        assert float(ranks.finish(ranked.squares, products)) == pytest.approx(expected, abs=tolerance)
-
-
 def test_accelerators_sort():
     assert ranks.resolve_method("auto", "gpu") == ranks.resolve_method("auto", "tpu") == "sort"
     assert ranks.resolve_method("auto", "cpu") == "auto"
