@@ -180,9 +180,7 @@ def _measure(cell: Any, place: str, expected: float, workdir: Workdir, devices: 
     return workdir.append({"key": cell.name, "status": "done", "kind": cell.kind, **found, "seconds": seconds})
 
 
-def _packing(
-    cell: Any, key: Any, place: str, expected: float, workdir: Workdir, devices: Devices
-) -> dict[str, Any]:
+def _packing(cell: Any, key: Any, place: str, expected: float, workdir: Workdir, devices: Devices) -> dict[str, Any]:
     import repcap_jax as rc
 
     name = safe_name(cell.name)
