@@ -75,7 +75,7 @@ class LayerRun:
         mesh = rows_mesh(mesh)
         first_equal = first_equals(hidden)
         repeats = bool(np.any(first_equal != np.arange(n)))
-        resolved = resolve_method(method, mesh.devices.flat[0].platform)
+        resolved = resolve_method(method, n * (n - 1) // 2, mesh.devices.flat[0].platform)
         first_way = "sort" if resolved == "sort" else "binned"
         plan = Plan(ks, max(ms), remove_after, first_way, repeats, mesh)
         return cls(hidden, readout, first_equal, key, frames, nulls, ms, method, plan)

@@ -113,7 +113,7 @@ def spearman(a: Any, b: Any, *, method: str = "auto") -> Correlation:
       a: `(n,)` real numbers, at least two.
       b: `(n,)`, or `(m, n)` to correlate a with every row.
       method: `"sort"` (exact), `"binned"` (65,536 bins, whatever they lose), or `"auto"`: on CPUs the bins where their
-        loss is below 5e-7 and a sort elsewhere; on accelerators, which sort fast and scatter slowly, always the sort.
+        loss is below 5e-7 and a sort elsewhere; on accelerators, and for fewer than 65,536 entries, always the sort.
     Returns:
       Correlation. A constant side gives NaN with a reason for its cells alone.
     Raises:
@@ -121,12 +121,13 @@ def spearman(a: Any, b: Any, *, method: str = "auto") -> Correlation:
       ValueError: for unequal lengths, fewer than two or more than 2^24 entries, NaN or infinite entries, an unknown
         method.
     """
-    chosen = resolve_method(method)
+    resolve_method(method, 0)  # refuses an unknown name before anything else
     a, b = _numbers(a, "a", (1,)), _numbers(b, "b", (1, 2))
     if a.shape[-1] != b.shape[-1]:
         raise ValueError(f"a and the rows of b must be equally long, got {a.shape} and {b.shape}")
     if not 2 <= a.size <= _MOST_VALUES:
         raise ValueError(f"a correlation needs 2 to {_MOST_VALUES:,} entries, got {a.size:,}")
+    chosen = resolve_method(method, a.size)
     rows = np.atleast_2d(b)
     first, others = _as_float32(a[None])[0], _as_float32(rows)
     reasons = tuple(_reason(a, row) for row in rows)
@@ -144,16 +145,19 @@ def spearman(a: Any, b: Any, *, method: str = "auto") -> Correlation:
     return Correlation(rho.reshape(b.shape[:-1]), methods, reasons)
 
 
-def resolve_method(method: str, platform: str | None = None) -> str:
-    """The method for a platform: `"auto"` means `"sort"` on accelerators, where sorting is fast and scattering slow.
+def resolve_method(method: str, count: int, platform: str | None = None) -> str:
+    """The method for `count` values on a platform, by default that of the first device.
+
+    `"auto"` becomes `"sort"` on accelerators, where sorting is fast and scattering slow, and for fewer values than
+    bins, which are then never good enough.
 
     Raises:
       ValueError: for an unknown name.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-    on_cpu = (platform or jax.default_backend()) == "cpu"
-    return method if on_cpu or method != "auto" else "sort"
+    scatters = (platform or jax.default_backend()) == "cpu" and count >= BINS
+    return method if scatters or method != "auto" else "sort"
 
 
 def finish(squares: Any, products: Products) -> np.ndarray:

@@ -156,6 +156,22 @@ def test_methods_agree(frames, method):
     assert other.method_used == method
 
 
+def test_cells_that_the_bins_cannot_tell_are_sorted(monkeypatch):
+    """400 states have more pairs than bins; a tolerance between the losses makes some cells sorted and some not."""
+    hidden = states(400)
+    frames = np.asarray(grassmann_frames(KEY, 4, D, 2))
+    by_sort = alignment_score(hidden, frames[0], None, frames=frames[1:], method="sort")
+    for tolerated, used in ((1.0, {"binned": 4, "sort": 0}), (0.0, {"binned": 0, "sort": 4})):
+        monkeypatch.setattr("repcap_jax.alignment.layer.TOLERATED", tolerated)
+        found = alignment_score(hidden, frames[0], None, frames=frames[1:])
+        assert found.methods_used == used
+        tolerance = 5e-6 if tolerated else 0
+        np.testing.assert_allclose(found.null_rhos, by_sort.null_rhos, atol=tolerance)
+        assert found.rho == pytest.approx(by_sort.rho, abs=tolerance)
+    rhos, _ = oracle(hidden, frames[1:], 1, frames[0])
+    np.testing.assert_allclose([by_sort.rho, *by_sort.null_rhos], rhos, atol=1e-6)
+
+
 def test_layers_share_a_program(frames):
     alignment_score(states(seed=10), READOUT, None, frames=frames)
     compiled = correlate._cache_size()

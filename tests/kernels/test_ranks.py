@@ -124,10 +124,11 @@ def test_invariances(seed, steps, method):
     assert rho == pytest.approx(oracles.spearman(a, b), abs=1e-6)
 
 
-def test_accelerators_sort():
-    assert ranks.resolve_method("auto", "gpu") == ranks.resolve_method("auto", "tpu") == "sort"
-    assert ranks.resolve_method("auto", "cpu") == "auto"
-    assert ranks.resolve_method("binned", "gpu") == "binned"
+def test_what_auto_means():
+    assert ranks.resolve_method("auto", 10**6, "gpu") == ranks.resolve_method("auto", 10**6, "tpu") == "sort"
+    assert ranks.resolve_method("auto", 10**6, "cpu") == "auto"
+    assert ranks.resolve_method("auto", 10**4, "cpu") == "sort"
+    assert ranks.resolve_method("binned", 10**6, "gpu") == ranks.resolve_method("binned", 10, "cpu") == "binned"
 
 
 @pytest.mark.parametrize(
