@@ -6,6 +6,7 @@ Keys that a config lacks are filled in by transformers' config classes, which al
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import logging
 import math
@@ -82,7 +83,8 @@ def _filled(family: str, config: Mapping[str, Any]) -> Any:
 
 def _modern(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The config's keys, with what transformers 5 misreads in version 4's spelling put right."""
-    keys = {key: value for key, value in config.items() if key != "model_type"}
+    # transformers writes into the dicts that it is given
+    keys = {key: value for key, value in copy.deepcopy(dict(config)).items() if key != "model_type"}
     scaling = keys.get("rope_scaling")
     if isinstance(scaling, Mapping) and "type" in scaling:
         # Where rotations differ by layer it overlooks the older name.

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 import tempfile
@@ -28,7 +29,8 @@ def build(name: str, config: dict):
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-    settings = {key: value for key, value in config.items() if key != "model_type"}
+    # transformers writes into the dicts that it is given
+    settings = {key: value for key, value in copy.deepcopy(config).items() if key != "model_type"}
     # Only eager attention caps scores; but with falcon's linear biases it adds them twice.
     attention = "sdpa" if config["model_type"] == "falcon" else "eager"
     filled = CONFIG_MAPPING[config["model_type"]](**settings)

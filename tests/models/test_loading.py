@@ -231,6 +231,12 @@ def test_both_spellings_of_rope_settings(name):
     assert read_family(old).spec == read_family(CASES[name]).spec
 
 
+def test_configs_stay_as_they_are():
+    config = json.loads(json.dumps(CASES["gemma3"]))
+    read_family(config)
+    assert config == CASES["gemma3"]
+
+
 def test_specs_are_values():
     """Equal configs share compiled programs."""
     one, other = (read_family(CASES["gemma3"]).spec for _ in range(2))
