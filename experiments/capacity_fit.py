@@ -26,6 +26,9 @@ flags.DEFINE_enum("kind", "optimised", ["optimised", "random"], "Which grid of a
 flags.DEFINE_string("published", None, "Published grid to draw and tabulate beside it.")
 flags.DEFINE_list("laws", None, "Laws to fit; all forms by default.")
 flags.DEFINE_float("confidence", 0.95, "Level of the confidence intervals.", lower_bound=0.5, upper_bound=0.9999)
+flags.DEFINE_float("min_ratio", None, "Fit only cells with k / d of at least this.", lower_bound=0.0)
+flags.DEFINE_float("max_ratio", None, "Fit only cells with k / d of at most this.", lower_bound=0.0)
+flags.DEFINE_float("max_square", None, "Fit only cells with k / d^2 of at most this.", lower_bound=0.0)
 
 _FORMS = ("jl-optimised", "ratio", "four-parameter", "welch-ratio", "welch-quadratic")
 
@@ -71,9 +74,25 @@ def _grid() -> Any:
     from repcap_jax.capacity import measured_grid
 
     if FLAGS.grid is None:
-        return measured_grid()
+        return _chosen(measured_grid())
     path = os.path.expanduser(FLAGS.grid)
-    return _read(os.path.join(path, f"grid_{FLAGS.kind}.json") if os.path.isdir(path) else path, "grid")
+    return _chosen(_read(os.path.join(path, f"grid_{FLAGS.kind}.json") if os.path.isdir(path) else path, "grid"))
+
+
+def _chosen(grid: Any) -> Any:
+    """The cells that --min_ratio, --max_ratio and --max_square leave."""
+    limits = {
+        "min_ratio": lambda limit: grid.k / grid.d >= limit,
+        "max_ratio": lambda limit: grid.k / grid.d <= limit,
+        "max_square": lambda limit: grid.k / grid.d**2 <= limit,
+    }
+    keep = grid.k >= 0
+    for flag, inside in limits.items():
+        if FLAGS[flag].value is not None:
+            keep &= inside(FLAGS[flag].value)
+    if not keep.any():
+        raise UserError("--min_ratio, --max_ratio and --max_square leave no cell of the grid")
+    return grid.select(keep)
 
 
 def _read(path: str, flag: str) -> Any:

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from repcap_jax.capacity import load_grid
+from repcap_jax.capacity import LAWS, load_grid
 from tests.processes import Experiment, records
 
 sweep, fit = Experiment("packing_sweep"), Experiment("capacity_fit")
@@ -94,8 +94,10 @@ def test_fit_of_a_sweep_and_of_a_file(swept, tmp_path):
 def test_smoke_and_shipped_grid(tmp_path):
     code, out, err = sweep.run("--smoke", f"--workdir={tmp_path / 'sweep'}")
     assert code == 0 and (tmp_path / "sweep" / "report.html").exists(), err
-    code, out, err = fit.run(f"--workdir={tmp_path / 'fit'}")
+    code, out, err = fit.run(f"--workdir={tmp_path / 'fit'}", "--min_ratio=1.5", "--max_square=0.5")
     assert code == 0 and "four-parameter: C = " in out, err
+    law = LAWS["welch-quadratic"]
+    assert f"welch-quadratic: A = {law.A:.5g}, B = {law.B:.5g};" in out, "the law's constants are this fit"
 
 
 def _slow_but_first(*cases, first=2):
@@ -133,6 +135,7 @@ def test_wrong_flags_of_the_sweep(flags, message, tmp_path):
         ("k,d,epsilon\n20,8,nan\n", [], "expected [k, d, epsilon]"),
         ("k,d,epsilon\n20,8,0.4\n", ["--laws=cubic"], "unknown law 'cubic'"),
         ("k,d,epsilon\n20,8,0.4\n", ["--laws="], "names no law"),
+        ("k,d,epsilon\n20,8,0.4\n", ["--min_ratio=3"], "leave no cell"),
     ),
 )
 def test_wrong_flags_of_the_fit(content, flags, message, tmp_path):
