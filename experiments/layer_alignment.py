@@ -46,6 +46,7 @@ flags.DEFINE_integer("m", 1, "Principal directions removed (CCR-m).", lower_boun
 flags.DEFINE_list("table_ks", None, "Values of k in the sensitivity table; by default half, once and twice k.")
 flags.DEFINE_list("table_ms", None, "Values of m in it; by default 0,1,5,10.")
 flags.DEFINE_integer("nulls", 100, "Random subspaces.", lower_bound=2)
+flags.DEFINE_integer("table_nulls", 20, "Random subspaces of the sensitivity table's other cells.", lower_bound=2)
 flags.DEFINE_boolean("fresh_nulls", False, "Random subspaces of its own for each layer, instead of one set for all.")
 flags.DEFINE_boolean("centre_readout", False, "Subtract the mean row of the unembedding first.")
 flags.DEFINE_boolean("fold_gain", False, "Fold the final norm's gain into the unembedding.")
@@ -57,8 +58,8 @@ flags.DEFINE_string("embedding_tensor", None, "Name of the embedding tensor, whe
 flags.DEFINE_string("unembedding_tensor", None, "Name of the unembedding tensor, where it cannot be told.")
 
 _SETTINGS = (
-    "hidden_states text n seq_len keep_first k m table_ks table_ms nulls fresh_nulls centre_readout fold_gain "
-    "remove_after ranks dtype seed embedding_tensor unembedding_tensor precision smoke"
+    "hidden_states text n seq_len keep_first k m table_ks table_ms nulls table_nulls fresh_nulls centre_readout "
+    "fold_gain remove_after ranks dtype seed embedding_tensor unembedding_tensor precision smoke"
 ).split()
 
 
@@ -208,6 +209,7 @@ def _score(
             ks=plan.ks,
             ms=plan.ms,
             nulls=FLAGS.nulls,
+            table_nulls=min(FLAGS.table_nulls, FLAGS.nulls),
             remove_after=FLAGS.remove_after,
             frames=frames,
             method=FLAGS.ranks,
@@ -245,6 +247,7 @@ def _states(checkpoint: Any, key: Any, place: str, plan: _Plan, devices: Devices
         return states, {"blocks": len(states) - 1, "normed": False, "states": FLAGS.hidden_states}
     import jax
     import numpy as np
+
     from repcap_jax.models import extract_states, load_decoder
     from repcap_jax.models.text import sample_tokens
 

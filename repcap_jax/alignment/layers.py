@@ -12,10 +12,11 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from repcap_jax.alignment.result import AlignmentScore
-from repcap_jax.alignment.score import Sensitivity, sensitivity
+from repcap_jax.alignment.score import Sensitivity, alignment_score, sensitivity
 from repcap_jax.alignment.spectral import SpectralMetrics, spectral_metrics
 
 REMOVALS = (0, 1, 5, 10)
+TABLE_NULLS = 20  # tells how z moves with k and m; the score itself has more
 _CELL = ("z", "z_error", "effect", "rho", "null_mean", "null_std")
 
 
@@ -24,24 +25,20 @@ class LayerAlignment:
     """The alignment of one layer.
 
     Attributes:
-      k, m: of the score that is reported; the other cells of the table show how it depends on them.
-      table: scores over numbers of removed directions and subspace dimensions.
+      score: for the k and m that are reported.
+      table: scores over numbers of removed directions and subspace dimensions, which show how it depends on them; from
+        the first of its nulls, but for the reported k and m, where the score itself stands.
       spectral: metrics of the states' spectrum.
     """
 
-    k: int
-    m: int
+    score: AlignmentScore
     table: Sensitivity
     spectral: SpectralMetrics
-
-    @property
-    def score(self) -> AlignmentScore:
-        """The score for this k and m."""
-        return self.table.at(m=self.m, k=self.k)
 
     def to_record(self) -> dict[str, Any]:
         """Score, table and metrics as valid JSON; of the table's cells everything but the single nulls."""
         table: dict[str, Any] = {"ms": list(self.table.ms), "ks": list(self.table.ks)}
+        table["nulls"] = [[score.nulls for score in row] for row in self.table.scores]
         for name in _CELL:
             values = [[getattr(score, name) for score in row] for row in self.table.scores]
             table[name] = [[value if math.isfinite(value) else None for value in row] for row in values]
@@ -66,12 +63,13 @@ def layer_alignment(
     ks: Sequence[int] | None = None,
     ms: Sequence[int] | None = None,
     nulls: int = 100,
+    table_nulls: int = TABLE_NULLS,
     remove_after: bool = False,
     frames: Any = None,
     method: str = "auto",
     mesh: Mesh | None = None,
 ) -> LayerAlignment:
-    """Score one layer, for a table of k and m at once, and describe its spectrum.
+    """Score one layer, show how the score moves with k and m, and describe the layer's spectrum.
 
     Args:
       hidden: `(n, d)` states of the layer.
@@ -79,23 +77,21 @@ def layer_alignment(
       key, nulls, remove_after, frames, method, mesh: see `alignment_score`.
       k, remove: of the score that is reported.
       ks, ms: of the table; `None` for `table_axes`. `k` and `remove` are added where they are missing.
+      table_nulls: random subspaces of the table's other cells, the first of the score's own; at least 2.
     Returns:
       LayerAlignment.
     Raises:
       TypeError, ValueError: see `alignment_score`.
     Source: Xu 2026 (arXiv:2605.17084).
     """
-    default_ks, default_ms = table_axes(*np.shape(hidden), k, remove)
-    table = sensitivity(
-        hidden,
-        readout,
-        key,
-        ks=sorted({k, *(default_ks if ks is None else ks)}),
-        ms=sorted({remove, *(default_ms if ms is None else ms)}),
-        nulls=nulls,
-        remove_after=remove_after,
-        frames=frames,
-        method=method,
-        mesh=mesh,
-    )
-    return LayerAlignment(k, remove, table, spectral_metrics(hidden, np.asarray(readout)[:, :k]))
+    hidden, readout = np.asarray(hidden), np.asarray(readout)
+    default_ks, default_ms = table_axes(*hidden.shape, k, remove)
+    ks = sorted({k, *(default_ks if ks is None else ks)})
+    ms = sorted({remove, *(default_ms if ms is None else ms)})
+    common: dict[str, Any] = {"remove_after": remove_after, "method": method, "mesh": mesh}
+    # Frames are drawn one by one from the key, so that fewer of them are the first of more.
+    first = None if frames is None else frames[:table_nulls]
+    table = sensitivity(hidden, readout, key, ks=ks, ms=ms, nulls=min(table_nulls, nulls), frames=first, **common)
+    wide = None if frames is None else frames[:, :, :k]
+    score = alignment_score(hidden, readout[:, :k], key, nulls=nulls, remove=remove, frames=wide, **common)
+    return LayerAlignment(score, table.replaced(score), spectral_metrics(hidden, readout[:, :k]))

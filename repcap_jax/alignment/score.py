@@ -97,6 +97,12 @@ class Sensitivity:
             raise KeyError(f"m = {m}, k = {k} is not among m = {self.ms}, k = {self.ks}")
         return self.scores[self.ms.index(m)][self.ks.index(k)]
 
+    def replaced(self, score: AlignmentScore) -> Sensitivity:
+        """The table with a score for one of its k and m put in the place of its own."""
+        rows = [list(row) for row in self.scores]
+        rows[self.ms.index(score.m)][self.ks.index(score.k)] = score
+        return dataclasses.replace(self, scores=tuple(tuple(row) for row in rows))
+
     def to_record(self) -> dict[str, Any]:
         """The cells as valid JSON."""
         cells = [score.to_record() for row in self.scores for score in row]
