@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-# Queries in a block, and blocks at most: the scores of a block, (batch, heads, block, keys), are what there is in memory
-# at one time, and keys after the block's last query are not touched; but each block adds to the program.
+# Queries in a block, and blocks at most: the scores of a block, (batch, heads, block, keys), are what is in memory at a
+# time, and keys after the block's last query are not touched; but each block adds to the program.
 _QUERY_BLOCK, _MOST_BLOCKS = 128, 16
 _MASKED = -1e30
 

@@ -26,16 +26,17 @@ def oracle(q, k, v, window, softcap, bias):
     return out
 
 
-@pytest.mark.parametrize(
-    ("seq", "window", "softcap", "biased"),
-    [
-        (300, None, None, False),
-        (300, 7, None, False),
-        (300, 150, 2.0, True),
-        (128, 1, None, False),
-        (5, None, 1.0, True),
-    ],
-)
+CASES = [
+    # seq, window, softcap, biased
+    (300, None, None, False),
+    (300, 7, None, False),
+    (300, 150, 2.0, True),
+    (128, 1, None, False),
+    (5, None, 1.0, True),
+]
+
+
+@pytest.mark.parametrize(("seq", "window", "softcap", "biased"), CASES)
 def test_against_the_oracle(seq, window, softcap, biased):
     rng = np.random.default_rng(seq)
     q = rng.standard_normal((2, seq, KV_HEADS, GROUP, HEAD_DIM), np.float32)
