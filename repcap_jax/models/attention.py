@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-# Queries in a block: the scores of a block, (batch, heads, block, keys), are what there is in memory at one time, and
-# keys after the block's last query are not touched.
-_QUERY_BLOCK = 128
+# Queries in a block, and blocks at most: the scores of a block, (batch, heads, block, keys), are what is in memory at a
+# time, and keys after the block's last query are not touched; but each block adds to the program.
+_QUERY_BLOCK, _MOST_BLOCKS = 128, 16
 _MASKED = -1e30
 
 
@@ -44,9 +44,9 @@ def causal_attention(
     q = q.astype(dtype).transpose(0, 2, 3, 1, 4)
     k = k.astype(dtype).transpose(0, 2, 1, 3)
     v = v.astype(dtype).transpose(0, 2, 1, 3)
-    found = []
-    for start in range(0, seq, _QUERY_BLOCK):
-        stop = min(start + _QUERY_BLOCK, seq)
+    found, block_size = [], max(_QUERY_BLOCK, -(-seq // _MOST_BLOCKS))
+    for start in range(0, seq, block_size):
+        stop = min(start + block_size, seq)
         rows = q[:, :, :, start:stop].reshape(batch, kv_heads, group * (stop - start), head_dim)
         scores = _products("bkqd,bksd->bkqs", rows, k[:, :, :stop], precision)
         scores = scores.reshape(batch, kv_heads, group, stop - start, stop)
