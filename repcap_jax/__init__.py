@@ -43,8 +43,24 @@ _HOMES = {
     "repcap_jax.kernels.pairs": ("fold_pairs", "nearest_neighbours", "pair_histogram"),
     "repcap_jax.kernels.placement": ("device_mesh",),
     "repcap_jax.kernels.ranks": ("spearman",),
-    "repcap_jax.packing": ("Packing", "pack", "predicted_random_coherence", "random_coherence"),
+    "repcap_jax.packing": (
+        "EnergyMinimum",
+        "Packing",
+        "minimal_energy",
+        "pack",
+        "predicted_random_coherence",
+        "random_coherence",
+        "riesz_energy",
+    ),
     "repcap_jax.kernels.reducers": ("Extremes", "Histogram", "NearestNeighbours", "PairsAbove"),
+    "repcap_jax.superposition": (
+        "ToyModels",
+        "feature_clusters",
+        "feature_measures",
+        "instance_grid",
+        "nearest_polytope",
+        "train_toy_models",
+    ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
