@@ -32,7 +32,17 @@ _HOMES = {
     ),
     "repcap_jax.capacity.fits": ("fit_law",),
     "repcap_jax.checkpoints": ("Checkpoint", "CheckpointError", "open_checkpoint"),
+    "repcap_jax.concepts": (
+        "built_in_concepts",
+        "causal_inner_product",
+        "concept_direction",
+        "heat_map",
+        "sample_pairs",
+        "separations",
+    ),
     "repcap_jax.embeddings.geometry": ("EmbeddingGeometry", "embedding_geometry"),
+    "repcap_jax.embeddings.primary": ("primary_tokens",),
+    "repcap_jax.embeddings.relations": ("TokenRelations", "token_relations"),
     "repcap_jax.embeddings.similarity": (
         "SimilarityDistribution",
         "corresponding_cosines",

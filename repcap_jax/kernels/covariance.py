@@ -1,0 +1,76 @@
+"""Mean and covariance of the rows of a tall matrix, streamed: d x d numbers whatever n."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Float64
+
+from repcap_jax.kernels.placement import check_matrix
+from repcap_jax.kernels.precision import PRECISIONS
+
+# Rows multiplied in float32 before float64 takes over on the host: few enough that rounding stays near 1e-6.
+_BLOCK = 4096
+
+
+class RowCovariance(NamedTuple):
+    """First and second moments of rows.
+
+    Attributes:
+      mean: `(d,)` float64.
+      covariance: `(d, d)` float64, symmetric, population form (divided by the number of rows).
+      n_rows: rows that took part.
+      excluded_rows: numbers of the rows left out because they are zero or not finite.
+    """
+
+    mean: Float64[np.ndarray, " d"]
+    covariance: Float64[np.ndarray, "d d"]
+    n_rows: int
+    excluded_rows: np.ndarray
+
+
+def row_covariance(x: Any) -> RowCovariance:
+    """`Cov = (1/n) sum_i (x_i - m)(x_i - m)^T` over the usable rows, a block of rows at a time.
+
+    The mean is taken away in float64 before the device multiplies in float32, so that the common direction of an
+    unembedding, by far its longest, does not drown the others.
+
+    Args:
+      x: `(n, d)` matrix of any real dtype; it may be memory-mapped.
+    Returns:
+      RowCovariance.
+    Raises:
+      TypeError: if x is not a real-valued array.
+      ValueError: if it is not a matrix, or fewer than two of its rows are usable.
+    """
+    x = check_matrix(x)
+    n, d = x.shape
+    total, excluded = np.zeros(d), []
+    for start in range(0, n, _BLOCK):
+        rows, usable = _usable(x[start : start + _BLOCK])
+        total += rows[usable].sum(axis=0)
+        excluded.append(start + np.flatnonzero(~usable))
+    left_out = np.concatenate(excluded)
+    count = n - len(left_out)
+    if count < 2:
+        raise ValueError(f"a covariance needs at least two usable rows, got {count} of {n} (zero or not finite)")
+    mean, covariance = total / count, np.zeros((d, d))
+    for start in range(0, n, _BLOCK):
+        rows, usable = _usable(x[start : start + _BLOCK])
+        block = np.zeros((min(_BLOCK, n), d), np.float32)
+        block[: len(rows)][usable] = rows[usable] - mean
+        covariance += np.asarray(_gram(block), np.float64)
+    covariance /= count
+    return RowCovariance(mean, (covariance + covariance.T) / 2, count, left_out)
+
+
+def _usable(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.asarray(block).astype(np.float64)
+    return rows, np.isfinite(rows).all(axis=1) & rows.any(axis=1)
+
+
+@jax.jit
+def _gram(block: Float[Array, "r d"]) -> Float[Array, "d d"]:
+    return jax.lax.dot_general(block, block, (((0,), (0,)), ((), ())), precision=PRECISIONS["highest"])
