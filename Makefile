@@ -17,8 +17,10 @@ PARITY_VENV := .venv-parity
 
 demo: $(VENV)/.installed $(MODEL)
 	$(BIN)/python -m experiments.embedding_geometry --model=$(MODEL) --workdir=$(WORKDIR)
+	$(BIN)/python -m experiments.token_relations --model=$(MODEL) --workdir=$(WORKDIR)-tokens
+	$(BIN)/python -m experiments.linear_concepts --model=$(MODEL) --workdir=$(WORKDIR)-concepts
 	$(BIN)/python -m experiments.layer_alignment --model=$(MODEL) --workdir=$(WORKDIR)-layers
-	@echo "open $(WORKDIR)/report.html and $(WORKDIR)-layers/report.html"
+	@echo "open report.html in $(WORKDIR), $(WORKDIR)-tokens, $(WORKDIR)-concepts and $(WORKDIR)-layers"
 
 # Everything, the slow tests and the real model included.
 test: $(VENV)/.installed $(MODEL)
