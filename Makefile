@@ -17,7 +17,8 @@ PARITY_VENV := .venv-parity
 
 demo: $(VENV)/.installed $(MODEL)
 	$(BIN)/python -m experiments.embedding_geometry --model=$(MODEL) --workdir=$(WORKDIR)
-	$(BIN)/python -m experiments.token_relations --model=$(MODEL) --workdir=$(WORKDIR)-tokens
+	$(BIN)/python -m experiments.token_relations --model=$(MODEL) --workdir=$(WORKDIR)-tokens \
+	  --parts=neighbours,norms,analogies,gains --pairs=cat-dog,king-queen,river-lamp --analogies=king-man+woman=queen
 	$(BIN)/python -m experiments.linear_concepts --model=$(MODEL) --workdir=$(WORKDIR)-concepts
 	$(BIN)/python -m experiments.layer_alignment --model=$(MODEL) --workdir=$(WORKDIR)-layers
 	@echo "open report.html in $(WORKDIR), $(WORKDIR)-tokens, $(WORKDIR)-concepts and $(WORKDIR)-layers"
@@ -38,6 +39,9 @@ lint: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/pairs.py
 	$(BIN)/python benchmarks/decoder.py
+	$(BIN)/python benchmarks/packing.py
+	$(BIN)/python benchmarks/alignment.py
+	$(BIN)/python benchmarks/superposition.py
 
 # The decoders against torch: makes the checkpoints of tests/data/parity anew and compares them, and JAX with torch.
 parity: $(PARITY_VENV)/.installed

@@ -17,7 +17,6 @@ Three tables, all from one run on one machine:
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from scipy.stats import rankdata
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.peak import peak_mib  # noqa: E402
 from repcap_jax import alignment_score, grassmann_frames  # noqa: E402
 from repcap_jax.kernels.ranks import rank, rank_products  # noqa: E402
 from repcap_jax.kernels.spectra import principal_directions  # noqa: E402
@@ -183,8 +183,7 @@ def memory(d: int, k: int, sizes: list[int], nulls: int) -> None:
 
 def print_peak(n: int, d: int, k: int, nulls: int) -> None:
     alignment_score(*data(n, d, k, 0), jax.random.key(0), nulls=nulls)
-    # Linux counts in KiB.
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+    print(peak_mib())
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
-import resource
 import subprocess
 import sys
 import time
@@ -34,6 +33,7 @@ import optax
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.peak import peak_mib  # noqa: E402
 from repcap_jax.kernels.placement import rows_mesh  # noqa: E402
 from repcap_jax.packing import Schedule, Tiling, exact_coherence, pack  # noqa: E402
 from repcap_jax.packing.objective import choose_tile  # noqa: E402
@@ -179,8 +179,7 @@ def memory(d: int, sizes: list[int]) -> None:
 
 def print_peak(d: int, k: int) -> None:
     jax.block_until_ready(some_steps(k, d, 2)())
-    # Linux counts in KiB.
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+    print(peak_mib())
 
 
 def cell(text: str) -> tuple[int, int]:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,21 @@ def outputs_of(processes, timeout=240):
     finally:
         for process in processes:
             process.kill()
+
+
+# Not ru_maxrss, in which the peak of the process that started this one lives on.
+_PEAK = """
+def peak():
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+"""
+
+
+def measured(script, *arguments, timeout=800):
+    """The numbers that a script prints last, run in a process in which `peak()` gives its peak memory in bytes."""
+    command = [sys.executable, "-c", _PEAK + textwrap.dedent(script), *map(str, arguments)]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True, cwd=ROOT).stdout
+    return [float(part) for part in out.splitlines()[-1].split()]
 
 
 class Experiment:

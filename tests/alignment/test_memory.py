@@ -1,14 +1,11 @@
 """Memory of a layer: under 1 GiB for 1,000 states and 100 nulls, and 4,000 states go through."""
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
 
-_SCORE = textwrap.dedent(
-    """
-    import resource, sys
+from tests.processes import measured
+
+_SCORE = """
+    import sys
     import jax, numpy as np
     from repcap_jax import alignment_score
     n, d, k, nulls = (int(argument) for argument in sys.argv[1:])
@@ -17,22 +14,20 @@ _SCORE = textwrap.dedent(
     hidden = rng.standard_normal((n, d), np.float32)
     found = alignment_score(hidden, readout, jax.random.key(0), nulls=nulls)
     assert abs(found.z) < 5 and found.method_used == "binned", (found.z, found.method_used)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-    """
-)
+    print(peak())
+"""
 
 
-def peak(*arguments):
+def peak_of_a_layer(*arguments):
     """Peak memory of a process that scores one layer, libraries and compiler included, in bytes."""
-    command = [sys.executable, "-c", _SCORE, *map(str, arguments)]
-    return float(subprocess.run(command, capture_output=True, text=True, timeout=800, check=True).stdout)
+    return measured(_SCORE, *arguments)[0]
 
 
 @pytest.mark.slow
 def test_a_thousand_states_and_a_hundred_nulls():
-    assert peak(1000, 576, 100, 100) < 2**30
+    assert peak_of_a_layer(1000, 576, 100, 100) < 2**30
 
 
 @pytest.mark.slow
 def test_four_thousand_states():
-    assert peak(4000, 256, 32, 3) < 2**31
+    assert peak_of_a_layer(4000, 256, 32, 3) < 2**31

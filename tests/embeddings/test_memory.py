@@ -1,15 +1,11 @@
 """A vocabulary of 262,144: everything that one walk keeps is per row, never per pair of rows."""
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
 
+from tests.processes import measured
+
 # A rectangular walk: all rows of the largest vocabulary against a few, with the reducers of token_relations.
-_WALK = textwrap.dedent(
-    """
-    import resource
+_WALK = """
     import numpy as np
     from repcap_jax.embeddings.relations import CountAbove
     from repcap_jax.kernels.pairs import fold_pairs
@@ -20,18 +16,16 @@ _WALK = textwrap.dedent(
     reducers.append(CountAbove(0.5))
     small = np.ones((3, d), np.float32)
     fold_pairs(small, reducers, y=small)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     x = np.random.default_rng(0).standard_normal((n, d), np.float32)
     found = fold_pairs(x, reducers, y=x[:others])
     assert found.n_pairs == n * others and found.results[1].ids.shape == (n, 5)
     assert (found.results[1].ids[:others, 0] == np.arange(others)).all()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024, x.nbytes, n * others * 4)
-    """
-)
+    print(peak() - before, x.nbytes, n * others * 4)
+"""
 
 
 @pytest.mark.slow
 def test_the_largest_vocabulary():
-    out = subprocess.run([sys.executable, "-c", _WALK], capture_output=True, text=True, timeout=800, check=True).stdout
-    used, matrix, pairs = (float(part) for part in out.split())
+    used, matrix, pairs = measured(_WALK)
     assert used < 3 * matrix + 256 * 2**20 < pairs / 4

@@ -1,15 +1,12 @@
 """A fold holds the matrix once on the host and once on the device, and little beside it."""
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
 
+from tests.processes import measured
+
 # 512 MiB of rows against a few columns: the memory of the largest walks, without their time.
-_WALK = textwrap.dedent(
-    """
-    import resource, sys
+_WALK = """
+    import sys
     import numpy as np
     from repcap_jax.kernels.pairs import fold_pairs
     from repcap_jax.kernels.reducers import Histogram, NearestNeighbours
@@ -17,31 +14,27 @@ _WALK = textwrap.dedent(
     n, d, symmetric = (int(argument) for argument in sys.argv[1:])
     # What the process needs whatever the matrix is: libraries, compiler, tiles.
     fold_pairs(np.ones((3, d), np.float32), [Histogram(), NearestNeighbours()])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     x = np.zeros((n, d), np.float32)
     x[:] = np.random.default_rng(0).standard_normal(d, np.float32)
     x[:, 0] += np.arange(n)
     y = None if symmetric else x[:130].copy()
     fold_pairs(x, [Histogram(), NearestNeighbours()], y=y)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024, x.nbytes)
-    """
-)
+    print(peak() - before, x.nbytes)
+"""
 
 
-def peak(n, d, symmetric):
+def added(n, d, symmetric):
     """What a walk adds to the peak memory of the process, and the size of its matrix, in bytes."""
-    command = [sys.executable, "-c", _WALK, str(n), str(d), str(int(symmetric))]
-    out = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
-    used, nbytes = (float(part) for part in out.split())
-    return used, nbytes
+    return measured(_WALK, n, d, int(symmetric))
 
 
 def test_many_rows():
-    used, nbytes = peak(131_072, 1024, symmetric=False)
+    used, nbytes = added(131_072, 1024, symmetric=False)
     assert used < 2.5 * nbytes + 128 * 2**20
 
 
 @pytest.mark.slow
 def test_a_symmetric_walk():
-    used, nbytes = peak(10_000, 8192, symmetric=True)
+    used, nbytes = added(10_000, 8192, symmetric=True)
     assert used < 2.5 * nbytes + 128 * 2**20
