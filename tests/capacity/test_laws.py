@@ -22,7 +22,9 @@ def test_equations():
     assert c.epsilon(k, d) == pytest.approx(math.sqrt(c.C * math.log(k**c.a / d) ** c.b / d**c.c))
     welch = math.sqrt((k - d) / (d * (k - 1)))
     assert laws.WELCH_RATIO.epsilon(k, d) == pytest.approx(welch * (1 + 0.302 * math.log(k / d)))
-    assert laws.WELCH_QUADRATIC.epsilon(k, d) == pytest.approx(welch * math.sqrt(1.0777 + 0.15436 * math.log(k / d) ** 2))
+    assert laws.WELCH_QUADRATIC.epsilon(k, d) == pytest.approx(
+        welch * math.sqrt(1.0777 + 0.15436 * math.log(k / d) ** 2)
+    )
 
 
 @ALL
