@@ -15,7 +15,7 @@ from repcap_jax.alignment.checks import check_frames, check_removal, first_equal
 from repcap_jax.alignment.program import Plan, Sides, correlate
 from repcap_jax.alignment.result import AlignmentScore
 from repcap_jax.kernels.grassmann import frame_keys
-from repcap_jax.kernels.placement import rows_mesh
+from repcap_jax.kernels.placement import on_host, rows_mesh
 from repcap_jax.kernels.ranks import TOLERATED, finish, resolve_method
 
 # A state of which less than this is left, in length, has lost its direction to float32 rounding.
@@ -117,6 +117,7 @@ class LayerRun:
         sides = correlate(
             self.hidden, self.first_equal, self.readout[:, :k], nulls, order, np.array(ms, np.int32), plan=plan
         )
+        sides = on_host(sides, plan.mesh)
         self._check_shares(sides, subspaces, ms, plan.ks)
         rho = finish(np.asarray(sides.squares)[:, None], sides.products)
         return rho[: len(subspaces)], np.asarray(sides.products.loss)[: len(subspaces)]

@@ -51,6 +51,13 @@ def same_in_all_processes(value: int, mesh: Mesh) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
+def on_host(tree: Any, mesh: Mesh) -> Any:
+    """Arrays that live on a mesh as NumPy arrays, whole, in every process."""
+    if spans_processes(mesh):
+        tree = jax.jit(lambda arrays: arrays, out_shardings=NamedSharding(mesh, P()))(tree)
+    return jax.device_get(tree)
+
+
 def check_matrix(x: Any, name: str = "x") -> np.ndarray:
     """`x` as a two-dimensional NumPy view (memory-mapped and bfloat16 arrays stay what they are).
 

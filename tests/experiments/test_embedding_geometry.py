@@ -161,7 +161,7 @@ def test_processes_fail_together(models, tmp_path):
 )
 def test_wrong_flags_are_refused_before_any_work(flags, says, tmp_path):
     given = any(flag.startswith("--workdir") for flag in flags) or "required" in says
-    code, out, err = run(*flags, *([] if given else [f"--workdir={tmp_path / 'run'}"]))
+    code, out, err = experiment.run(*flags, *([] if given else [f"--workdir={tmp_path / 'run'}"]))
     assert code == 2 and says in err, err
     assert "Traceback" not in err
     assert not (tmp_path / "run" / "records.jsonl").exists()

@@ -76,7 +76,8 @@ def test_given_states(tmp_path):
     states = {f"layer_{i}": rng.standard_normal((30, 12)).astype(np.float32) + i for i in (10, 2, 0)}
     save_file(states, tmp_path / "states.safetensors")
     flags = [f"--model={tmp_path / 'unembedding.npy'}", f"--hidden_states={tmp_path / 'states.safetensors'}"]
-    code, out, err = experiment.run(*flags, "--k=3", "--nulls=5", f"--workdir={tmp_path / 'run'}")
+    flags += ["--k=3", "--nulls=5", "--table_ks=3", "--table_ms=1"]
+    code, out, err = experiment.run(*flags, f"--workdir={tmp_path / 'run'}")
     assert code == 0 and "3 layers" in out, err
     cells = [record for record in records(tmp_path / "run") if record.get("kind") == "layer"]
     means = [states[name].mean() for name in ("layer_0", "layer_2", "layer_10")]
@@ -85,7 +86,7 @@ def test_given_states(tmp_path):
     assert cosines == sorted(cosines), "states further from the origin point more the same way"
 
     save_file({"layer_0": states["layer_0"][:, :8]}, tmp_path / "states.safetensors")
-    code, out, err = experiment.run(*flags, "--k=3", "--nulls=5", f"--workdir={tmp_path / 'narrow'}")
+    code, out, err = experiment.run(*flags, f"--workdir={tmp_path / 'narrow'}")
     assert code == 1 and "d = 8, but the unembedding" in err and "has 12" in err
 
 

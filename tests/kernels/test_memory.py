@@ -1,4 +1,4 @@
-"""A fold holds the matrix once on the host and once on the device, and little beside it."""
+"""A fold holds the matrix once on the host and once on the device, and once more, normalised, while it runs."""
 
 import pytest
 
@@ -31,10 +31,10 @@ def added(n, d, symmetric):
 
 def test_many_rows():
     used, nbytes = added(131_072, 1024, symmetric=False)
-    assert used < 2.5 * nbytes + 128 * 2**20
+    assert used < 3.3 * nbytes + 128 * 2**20
 
 
 @pytest.mark.slow
 def test_a_symmetric_walk():
     used, nbytes = added(10_000, 8192, symmetric=True)
-    assert used < 2.5 * nbytes + 128 * 2**20
+    assert used < 3.3 * nbytes + 128 * 2**20

@@ -22,7 +22,7 @@ CODES = [
     (7, 56, 1 / 3), (8, 240, 0.5),
 ]  # fmt: skip
 # d, k, |cos| that an earlier optimiser reached from one random start; half a percent is allowed
-LARGE = [(256, 2000, 0.0767), (768, 2000, 0.0321), (32, 2000, 0.3564)]
+LARGE = [(768, 2000, 0.0321)]
 
 
 @pytest.mark.slow
