@@ -39,7 +39,7 @@ def _points_page(shown: Sequence[tuple[Record, np.ndarray]]) -> Figure:
         for place, (record, vectors) in enumerate(shown, start=1):
             axes = figure.add_subplot(rows, columns, place, projection="3d")
             axes.set_axis_off()
-            axes.set_box_aspect((1, 1, 1), zoom=1.55)
+            axes.set_box_aspect((1, 1, 1), zoom=1.3)
             axes.set(xlim=(-1, 1), ylim=(-1, 1), zlim=(-1, 1))
             vectors = upright(vectors)
             faces, edges = hull(vectors)
@@ -49,7 +49,7 @@ def _points_page(shown: Sequence[tuple[Record, np.ndarray]]) -> Figure:
             name = record["shape"] if record["shape"] != "none" else _coordination(record)
             kind = f"s = {record['s']:g}" if record["kind"] == "energy" else "code"
             axes.view_init(elev=14, azim=-68)
-            axes.set_title(f"{record['k']} points, {kind}\n{name}", fontsize=7.5, loc="center", y=0.97)
+            axes.set_title(f"{record['k']} points, {kind}\n{name}", fontsize=7, loc="center", y=1.0)
     return figure
 
 
@@ -76,11 +76,11 @@ def hull(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _coordination(record: Record) -> str:
-    """ "12 with 5, 20 with 6 neighbours"."""
+    """ "neighbours: 12 × 5, 20 × 6"."""
     counts = (record.get("symmetry") or {}).get("coordination")
     if not counts:
         return ""
-    return ", ".join(f"{points} with {neighbours}" for neighbours, points in counts.items()) + " neighbours"
+    return "neighbours: " + ", ".join(f"{points} × {neighbours}" for neighbours, points in counts.items())
 
 
 def energy_figure(records: Sequence[Record]) -> Figure | None:

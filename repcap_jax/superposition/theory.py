@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from repcap_jax.superposition.instances import check_features, whole
 
+_CLEARLY = 1e-6  # relative difference from which one loss is smaller than another
 _NUDGE = 1e-6  # of the central differences that the search for the best antipodal pair uses
 PHASES = ("ignored", "dedicated", "antipodal")
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact for the polynomials of degree 7 that occur at most
@@ -114,8 +115,13 @@ class PhaseLosses(NamedTuple):
     antipodal: Float64[np.ndarray, "*cells"]
 
     def best(self) -> np.ndarray:
-        """Places in `PHASES` of the phase with the smallest loss."""
-        return np.argmin(np.stack(self), axis=0)
+        """Places in `PHASES` of the phase with the smallest loss.
+
+        The first one counts where others are not clearly smaller: the best antipodal pair may be one of a length that
+        tends to 0, and is then the phase in which that feature is ignored.
+        """
+        losses = np.stack(self)
+        return np.argmax(losses <= losses.min(axis=0) * (1 + _CLEARLY), axis=0)
 
 
 def phase_losses(
@@ -223,7 +229,8 @@ def antipodal_optimum(sparsity: float | int, relative_importance: float | int) -
     bounds = [(0, None), (0, None), (None, None), (None, None)]
     starts = [(1.0, 1.0, 0.0, 0.0), (1.0, 1.0, 0.2, 0.2)]
     found = min(
-        (minimize(loss, x, jac=True, bounds=bounds, method="L-BFGS-B") for x in starts), key=lambda result: result.fun
+        (minimize(loss, x, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-10}) for x in starts),
+        key=lambda result: result.fun,
     )
     if found.fun > 1:
         return scale, starts[0]

@@ -118,6 +118,7 @@ def test_phases(filled):
     assert phase_figure(read_study(filled).phases[1][:1]) is None
 
 
+@pytest.mark.slow
 def test_reports(filled, tmp_path):
     write_toy_report(filled)
     table = (tmp_path / "toy_table.md").read_text()

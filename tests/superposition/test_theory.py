@@ -6,6 +6,7 @@ from scipy.integrate import dblquad, quad
 from scipy.optimize import minimize
 
 from repcap_jax.superposition import (
+    PhaseLosses,
     antipodal_loss,
     antipodal_optimum,
     feature_moments,
@@ -91,6 +92,11 @@ def test_phases():
     assert two.dedicated[1] == pytest.approx(0.01 / 3) and two.dedicated[0] == pytest.approx(1 / 12)
     better = optimal_phase_losses(2, np.array([0.0, 0.9]), np.array([10.0, 10.0]))
     assert (better.dedicated <= two.dedicated).all() and (better.antipodal <= two.antipodal).all()
+
+
+def test_an_antipodal_pair_of_no_length_is_no_phase_of_its_own():
+    near = PhaseLosses(np.array([0.1]), np.array([0.3]), np.array([0.1 - 1e-9]))
+    assert near.best().tolist() == [0] and near._replace(antipodal=np.array([0.09])).best().tolist() == [2]
 
 
 @pytest.mark.parametrize(
