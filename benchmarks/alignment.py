@@ -32,7 +32,7 @@ from scipy.stats import rankdata
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.peak import peak_mib  # noqa: E402
+from benchmarks.measure import peak_mib, seconds_of  # noqa: E402
 from repcap_jax import alignment_score, grassmann_frames  # noqa: E402
 from repcap_jax.kernels.ranks import rank, rank_products  # noqa: E402
 from repcap_jax.kernels.spectra import principal_directions  # noqa: E402
@@ -85,17 +85,6 @@ def numpy_layer(hidden: np.ndarray, frames: np.ndarray) -> tuple[float, float, l
         found = ranks(states @ frame)
         rhos.append(float(full @ found / np.sqrt((full @ full) * (found @ found))))
     return once, (time.perf_counter() - began) / len(frames), rhos
-
-
-def seconds_of(call: Callable[[], Any], repeats: int) -> float:
-    """The shortest of some runs, after one to compile."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def products_alone(hidden: Any, frames: Any) -> Callable[[], Any]:

@@ -33,7 +33,7 @@ import optax
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.peak import peak_mib  # noqa: E402
+from benchmarks.measure import peak_mib, seconds_of  # noqa: E402
 from repcap_jax.kernels.placement import rows_mesh  # noqa: E402
 from repcap_jax.packing import Schedule, Tiling, exact_coherence, pack  # noqa: E402
 from repcap_jax.packing.objective import choose_tile  # noqa: E402
@@ -116,17 +116,6 @@ def reached(cells: list[tuple[int, int]], steps: list[int], seed: int, rate: flo
                     print(f"| {d} | {k} | {count} | {name} | {seconds:.2f} | {coherence:.4f} |", flush=True)
             except ImportError as error:  # a torch without all it needs
                 print(f"| {d} | {k} | - | {name} | - | {error} |", flush=True)
-
-
-def seconds_of(call: Any, repeats: int = 3) -> float:
-    """The shortest of some runs, after one to compile."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def some_steps(k: int, d: int, count: int) -> Any:

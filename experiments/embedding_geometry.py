@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import tempfile
 import time
 from typing import Any
@@ -62,7 +61,13 @@ def main() -> int:
         tempfile.TemporaryDirectory() as folder,
     ):
         sources = {model: model for model in models} or {"smoke-matrix": _smoke_model(folder)}
-        failed = _measure_all(sources, workdir, devices)
+        failed = launch.sweep_models(
+            sources,
+            lambda model, source, place: _measure(model, source, place, workdir, devices),
+            _summary,
+            workdir,
+            devices,
+        )
         if devices.writes:
             _report(workdir, published)
     return 1 if failed else 0
@@ -97,27 +102,6 @@ def _published() -> list[Any]:
         return read_published(FLAGS.published)
     except ValueError as error:
         raise UserError(f"--published: {error}") from error
-
-
-def _measure_all(sources: dict[str, str], workdir: Workdir, devices: Devices) -> list[str]:
-    """Measure every model (by key) that is not finished yet; returns those that failed."""
-    finished = devices.agree([workdir.finished(model) for model in sources])
-    failed = []
-    for number, ((model, source), done) in enumerate(zip(sources.items(), finished), start=1):
-        place = f"[{number}/{len(sources)}] {model}"
-        if done:
-            _say(devices, f"{place}: finished in an earlier run")
-            continue
-        try:
-            record = _measure(model, source, place, workdir, devices)
-            _say(devices, f"{place}: {_summary(record)}")
-        except Exception as error:
-            failed.append(model)
-            workdir.failed(model, error, model=model)
-            print(f"{place}: failed: {error}", file=sys.stderr, flush=True)
-            if FLAGS.fail_fast:
-                break
-    return failed
 
 
 def _measure(model: str, source: str, place: str, workdir: Workdir, devices: Devices) -> dict[str, Any]:
@@ -171,11 +155,6 @@ def _summary(record: dict[str, Any]) -> str:
             f"epsilon = {found['epsilon']:.5f}, {kind}, capacity {count}"
         )
     return "; ".join(parts) + f" ({record['seconds']['total']:.1f} s)"
-
-
-def _say(devices: Devices, text: str) -> None:
-    if devices.writes:
-        print(text, flush=True)
 
 
 def _smoke_model(folder: str) -> str:

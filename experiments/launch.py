@@ -292,6 +292,68 @@ def listed_models(models: Sequence[str], models_file: str | None) -> list[str]:
     return list(dict.fromkeys(source.strip() for source in found if source.strip()))
 
 
+def numbers(flag: str, kind: type) -> list[Any]:
+    """The values of a comma-separated flag, as int or float.
+
+    Raises:
+      UserError: one of them is no such number.
+    """
+    try:
+        return [kind(text) for text in FLAGS[flag].value if text.strip()]
+    except ValueError as error:
+        what = "whole numbers" if kind is int else "numbers"
+        raise UserError(f"--{flag} takes {what} separated by commas: {error}") from error
+
+
+def say(devices: Devices, text: str) -> None:
+    """Print a result, in process 0."""
+    if devices.writes:
+        print(text, flush=True)
+
+
+def tell(devices: Devices, text: str) -> None:
+    """Print what --quiet leaves out, in process 0."""
+    if not FLAGS.quiet:
+        say(devices, text)
+
+
+def sweep_models(
+    sources: Mapping[str, str],
+    measure: Callable[[str, str, str], Mapping[str, Any]],
+    summary: Callable[[Mapping[str, Any]], str],
+    workdir: Workdir,
+    devices: Devices,
+) -> list[str]:
+    """Measure every model that is not finished yet; one that fails is recorded, and the sweep goes on.
+
+    Args:
+      sources: where each model is, by the key of its record.
+      measure: called as `measure(model, source, place)`, with its place in the sweep in words; records it and returns
+        the record.
+      summary: a record in one line.
+      workdir: where the records are.
+      devices: all processes take the same way.
+    Returns:
+      The models that failed.
+    """
+    finished = devices.agree([workdir.finished(model) for model in sources])
+    failed: list[str] = []
+    for number, ((model, source), done) in enumerate(zip(sources.items(), finished), start=1):
+        place = f"[{number}/{len(sources)}] {model}"
+        if done:
+            say(devices, f"{place}: finished in an earlier run")
+            continue
+        try:
+            say(devices, f"{place}: {summary(measure(model, source, place))}")
+        except Exception as error:
+            failed.append(model)
+            workdir.failed(model, error, model=model)
+            print(f"{place}: failed: {error}", file=sys.stderr, flush=True)
+            if FLAGS.fail_fast:
+                break
+    return failed
+
+
 def source_and_revision(model: str) -> tuple[str, str | None]:
     """Split `org/name@revision`; a path that exists is taken as it is."""
     if os.path.exists(os.path.expanduser(model)) or "@" not in model:

@@ -150,7 +150,7 @@ def _measure(model: str, place: str, plan: _Plan, workdir: Workdir, devices: Dev
     import repcap_jax as rc
 
     if devices.agree([workdir.finished(model)])[0]:
-        _say(devices, f"{place}: finished in an earlier run")
+        launch.tell(devices, f"{place}: finished in an earlier run")
         return []
     began = time.monotonic()
     source, revision = launch.source_and_revision(model)
@@ -181,7 +181,7 @@ def _measure(model: str, place: str, plan: _Plan, workdir: Workdir, devices: Dev
                 break
     if not failed:
         workdir.append({"key": model, "status": "done", "kind": "model", "model": about["model"]})
-    _say(devices, f"{place}: {_summary(workdir, about['model'])} ({duration(time.monotonic() - began)})")
+    launch.tell(devices, f"{place}: {_summary(workdir, about['model'])} ({duration(time.monotonic() - began)})")
     return failed
 
 
@@ -305,11 +305,6 @@ def _summary(workdir: Workdir, model: str) -> str:
     last = z[~found.normed][-1]
     ends = f"z = {z[0]:+.1f} at the embedding, {last:+.1f} at the last block"
     return f"{len(z)} layers, {ends}, {min(z):+.1f} to {max(z):+.1f} over all"
-
-
-def _say(devices: Devices, text: str) -> None:
-    if devices.writes and not FLAGS.quiet:
-        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import tempfile
 import time
 from typing import Any
@@ -70,28 +69,18 @@ def main() -> int:
     settings = {name: FLAGS[name].value for name in _RESULT_FLAGS}
     settings |= {"concepts": _as_record(concepts), "contexts": _as_record(contexts)}
     devices.together(lambda: launch.check_same_work(models, "models", devices))
-    options = {"seed": FLAGS.seed, "prng": "threefry2x32"}
     with (
-        launch.open_workdir("linear_concepts", settings, devices, **options) as workdir,
+        launch.open_workdir("linear_concepts", settings, devices, **launch.generator(FLAGS.seed)) as workdir,
         tempfile.TemporaryDirectory() as folder,
     ):
         sources = {model: model for model in models} or {"smoke-model": _smoke_model(folder, concepts)}
-        finished = devices.agree([workdir.finished(model) for model in sources])
-        failed = []
-        for number, ((model, source), done) in enumerate(zip(sources.items(), finished), start=1):
-            place = f"[{number}/{len(sources)}] {model}"
-            if done:
-                _say(devices, f"{place}: finished in an earlier run")
-                continue
-            try:
-                record = _measure(model, source, concepts, contexts, alphas, workdir, devices)
-                _say(devices, f"{place}: {_summary(record)}")
-            except Exception as error:
-                failed.append(model)
-                workdir.failed(model, error, model=model)
-                print(f"{place}: failed: {error}", file=sys.stderr, flush=True)
-                if FLAGS.fail_fast:
-                    break
+        failed = launch.sweep_models(
+            sources,
+            lambda model, source, place: _measure(model, source, concepts, contexts, alphas, workdir, devices),
+            _summary,
+            workdir,
+            devices,
+        )
         if devices.writes:
             from repcap_jax.reports.concept_report import write_concept_report
 
@@ -300,11 +289,6 @@ def _summary(record: dict[str, Any]) -> str:
     if record["left_out"]:
         parts.append(f"left out: {', '.join(record['left_out'])}")
     return f"{'; '.join(parts)} ({record['seconds']['total']:.1f} s)"
-
-
-def _say(devices: Devices, text: str) -> None:
-    if devices.writes:
-        print(text, flush=True)
 
 
 def _smoke_model(folder: str, concepts: list) -> str:

@@ -76,8 +76,8 @@ def _cells() -> list[Any]:
 
     if FLAGS.precision != "highest":
         raise UserError("--precision has no effect here; --dtype=bfloat16 is what makes the optimiser faster")
-    d_values = _numbers("d_values", int)
-    k_values, ratios = _numbers("k_values", int), _numbers("ratios", float)
+    d_values = launch.numbers("d_values", int)
+    k_values, ratios = launch.numbers("k_values", int), launch.numbers("ratios", float)
     kinds = list(dict.fromkeys(FLAGS.kinds))
     trials = FLAGS.trials
     if FLAGS.smoke:
@@ -93,15 +93,6 @@ def _cells() -> list[Any]:
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from error
     return [cell for grid in grids for cell in grid]
-
-
-def _numbers(flag: str, kind: type) -> list[Any]:
-    """The values of a comma-separated flag."""
-    try:
-        return [kind(text) for text in FLAGS[flag].value if text.strip()]
-    except ValueError as error:
-        what = "whole numbers" if kind is int else "numbers"
-        raise UserError(f"--{flag} takes {what} separated by commas: {error}") from error
 
 
 def _published() -> dict[str, Any]:
@@ -131,7 +122,7 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
     finished = devices.agree([workdir.finished(cell.name) for cell in cells])
     left = [cell for cell, done in zip(cells, finished) if not done]
     if len(left) < len(cells):
-        _say(devices, f"{len(cells) - len(left)} of {len(cells)} cells were finished in an earlier run")
+        launch.tell(devices, f"{len(cells) - len(left)} of {len(cells)} cells were finished in an earlier run")
     times = TimeEstimate()
     # Processes time their devices differently; the order must be that of process 0 in all of them.
     order = sorted(range(len(left)), key=lambda number: times.seconds(left[number], _work(left[number])))
@@ -139,7 +130,7 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
     limit = math.inf if FLAGS.max_cell_seconds is None else FLAGS.max_cell_seconds
     expectations = [times.seconds(cell, _work(cell)) for cell in left]
     total = sum(seconds for seconds in expectations if seconds <= limit)
-    _say(devices, f"{len(left)} cells to do, about {duration(total)}")
+    launch.tell(devices, f"{len(left)} cells to do, about {duration(total)}")
     failed, too_long = [], []
     for number, cell in enumerate(left, start=1):
         work = _work(cell)
@@ -148,7 +139,7 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
             too_long.append(cell)
             continue
         place = f"[{number}/{len(left)}] {cell.name}"
-        _say(devices, f"{place}: about {duration(expected)} ...")
+        launch.tell(devices, f"{place}: about {duration(expected)} ...")
         began = time.monotonic()
         try:
             record = _measure(cell, place, expected, workdir, devices)
@@ -160,10 +151,10 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
                 break
             continue
         times.timed(cell, work, time.monotonic() - began)
-        _say(devices, f"{place}: {_summary(cell, record, published)}")
+        launch.tell(devices, f"{place}: {_summary(cell, record, published)}")
     if too_long:
         names = ", ".join(cell.name for cell in too_long)
-        _say(devices, f"left out, because of --max_cell_seconds={limit:g}: {names}")
+        launch.tell(devices, f"left out, because of --max_cell_seconds={limit:g}: {names}")
     return failed
 
 
@@ -237,11 +228,6 @@ def _summary(cell: Any, record: dict[str, Any], published: dict[str, Any]) -> st
         if known:
             parts.append(f"published {known:.5f} ({record['epsilon'] / known - 1:+.1%})")
     return f"{', '.join(parts)} ({record['seconds']:.1f} s)"
-
-
-def _say(devices: Devices, text: str) -> None:
-    if devices.writes and not FLAGS.quiet:
-        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def main() -> int:
     if devices.processes > 1:
         raise UserError("spherical_codes runs in one process: its cells are small")
     settings = {name: FLAGS[name].value for name in ("starts", "steps", "seed", "smoke")}
-    with launch.open_workdir("spherical_codes", settings, devices, **_generator()) as workdir:
+    with launch.open_workdir("spherical_codes", settings, devices, **launch.generator(FLAGS.seed)) as workdir:
         failed = _measure_all(cells, workdir, devices)
         from repcap_jax.reports.spheres_report import write_spheres_report
 
@@ -91,12 +91,6 @@ def _range(text: str) -> range:
     if first < 2 or last < first:
         raise UserError(f"--k_values needs at least 2 points and rising ranges, got {text}")
     return range(first, last + 1)
-
-
-def _generator() -> dict[str, Any]:
-    import jax
-
-    return {"seed": FLAGS.seed, "prng": str(jax.config.jax_default_prng_impl)}
 
 
 def _measure_all(cells: list[dict[str, Any]], workdir: Workdir, devices: Devices) -> list[str]:

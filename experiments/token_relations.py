@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import tempfile
 import time
 from typing import Any
@@ -77,22 +76,13 @@ def main() -> int:
     devices.together(lambda: launch.check_same_work(models, "models", devices))
     with launch.open_workdir("token_relations", settings, devices) as workdir, tempfile.TemporaryDirectory() as folder:
         sources = {model: model for model in models} or {"smoke-matrix": _smoke_model(folder)}
-        failed = []
-        finished = devices.agree([workdir.finished(model) for model in sources])
-        for number, ((model, source), done) in enumerate(zip(sources.items(), finished), start=1):
-            place = f"[{number}/{len(sources)}] {model}"
-            if done:
-                _say(devices, f"{place}: finished in an earlier run")
-                continue
-            try:
-                record = _measure(model, source, place, pairs, analogies, workdir, devices)
-                _say(devices, f"{place}: {_summary(record)}")
-            except Exception as error:
-                failed.append(model)
-                workdir.failed(model, error, model=model)
-                print(f"{place}: failed: {error}", file=sys.stderr, flush=True)
-                if FLAGS.fail_fast:
-                    break
+        failed = launch.sweep_models(
+            sources,
+            lambda model, source, place: _measure(model, source, place, pairs, analogies, workdir, devices),
+            _summary,
+            workdir,
+            devices,
+        )
         if devices.writes:
             from repcap_jax.reports.relation_report import write_relation_report
 
@@ -294,11 +284,6 @@ def _summary(record: dict[str, Any]) -> str:
     if score := (record.get("analogies") or {}).get("scores", {}).get("all"):
         parts.append(f"analogies {score['accuracy_1']:.0%} at 1, {score['accuracy_10']:.0%} at 10 (n = {score['n']})")
     return f"{'; '.join(parts)} ({record['seconds']['total']:.1f} s)"
-
-
-def _say(devices: Devices, text: str) -> None:
-    if devices.writes:
-        print(text, flush=True)
 
 
 def _smoke_model(folder: str) -> str:

@@ -66,7 +66,7 @@ def main() -> int:
     settings = _result_settings()
     asked = [*(cell.name for cell in cells), str(settings), str(FLAGS.block)]
     devices.together(lambda: launch.check_same_work(asked, "cells or settings", devices))
-    with launch.open_workdir("toy_superposition", settings, devices, **_generator()) as workdir:
+    with launch.open_workdir("toy_superposition", settings, devices, **launch.generator(FLAGS.seed)) as workdir:
         failed = _train_all(cells, workdir, devices)
         if FLAGS.packings and not failed:
             _pack_all(cells, workdir, devices)
@@ -101,7 +101,7 @@ def _cells() -> list[Any]:
             raise UserError(
                 f"--{flag} takes {', '.join(known)} or both, got {','.join(FLAGS[flag].value) or 'nothing'}"
             )
-    sparsities, decays = _numbers("sparsities", float), _numbers("decays", float)
+    sparsities, decays = launch.numbers("sparsities", float), launch.numbers("decays", float)
     cells: list[Any] = []
     try:
         if "geometry" in FLAGS.studies:
@@ -109,7 +109,7 @@ def _cells() -> list[Any]:
             cells += geometry_cells(FLAGS.n, FLAGS.m, sparsities, **options)
             check_cells(cells, FLAGS.features, FLAGS.set_size)
         if "phase" in FLAGS.studies:
-            for m in dict.fromkeys(_numbers("phase_m", int)):
+            for m in dict.fromkeys(launch.numbers("phase_m", int)):
                 cells += phase_cells(m, FLAGS.phase_side, seeds=FLAGS.phase_seeds)
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from error
@@ -120,21 +120,6 @@ def _cells() -> list[Any]:
     return cells
 
 
-def _numbers(flag: str, kind: type) -> list[Any]:
-    """The values of a comma-separated flag."""
-    try:
-        return [kind(text) for text in FLAGS[flag].value if text.strip()]
-    except ValueError as error:
-        what = "whole numbers" if kind is int else "numbers"
-        raise UserError(f"--{flag} takes {what} separated by commas: {error}") from error
-
-
-def _generator() -> dict[str, Any]:
-    import jax
-
-    return {"seed": FLAGS.seed, "prng": str(jax.config.jax_default_prng_impl)}
-
-
 def _train_all(cells: list[Any], workdir: Workdir, devices: Devices) -> list[str]:
     """Train the cells that are not finished yet, a block at a time; returns those that failed."""
     from repcap_jax.superposition import blocks
@@ -142,7 +127,7 @@ def _train_all(cells: list[Any], workdir: Workdir, devices: Devices) -> list[str
     finished = devices.agree([workdir.finished(cell.name) for cell in cells])
     left = [cell for cell, done in zip(cells, finished) if not done]
     if len(left) < len(cells):
-        _say(devices, f"{len(cells) - len(left)} of {len(cells)} cells were finished in an earlier run")
+        launch.tell(devices, f"{len(cells) - len(left)} of {len(cells)} cells were finished in an earlier run")
     failed: list[str] = []
     for block in blocks(left, FLAGS.block):
         try:
@@ -182,7 +167,7 @@ def _train_block(block: list[Any], workdir: Workdir, devices: Devices) -> None:
             mesh=devices.mesh,
             progress=progress,
         )
-    _say(devices, f"{what}: {models.seconds:.1f} s")
+    launch.tell(devices, f"{what}: {models.seconds:.1f} s")
     done = 0
     for cell in block:
         size = len(cell.importances) * cell.seeds
@@ -192,7 +177,7 @@ def _train_block(block: list[Any], workdir: Workdir, devices: Devices) -> None:
         workdir.save_arrays(file, **arrays)
         share = round(models.seconds * size / len(models), 3)
         workdir.append({"key": cell.name, "status": "done", **record, "arrays": file, "seconds": share})
-        _say(devices, f"  {cell.name}: {_summary(record)}")
+        launch.tell(devices, f"  {cell.name}: {_summary(record)}")
 
 
 def _summary(record: dict[str, Any]) -> str:
@@ -232,12 +217,7 @@ def _pack_all(cells: list[Any], workdir: Workdir, devices: Devices) -> None:
         seconds = round(time.monotonic() - began, 3)
         cell = {"key": f"packing k={k} m={m}", "status": "done", "study": "packing", "k": k, "m": m}
         workdir.append({**cell, **record, "seconds": seconds})
-        _say(devices, f"packing of {k} in {m}: lines {reached['lines'].coherence:.4f} ({seconds:.1f} s)")
-
-
-def _say(devices: Devices, text: str) -> None:
-    if devices.writes and not FLAGS.quiet:
-        print(text, flush=True)
+        launch.tell(devices, f"packing of {k} in {m}: lines {reached['lines'].coherence:.4f} ({seconds:.1f} s)")
 
 
 if __name__ == "__main__":

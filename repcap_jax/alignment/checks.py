@@ -6,23 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.placement import check_matrix
 
 _LISTED = 8
-
-
-def whole(value: Any, name: str, lowest: int) -> int:
-    """Return `value` as an int.
-
-    Raises:
-      TypeError: not a whole number.
-      ValueError: less than `lowest`.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < lowest:
-        raise ValueError(f"{name} must be at least {lowest}, got {value}")
-    return int(value)
 
 
 def check_hidden(hidden: Any) -> np.ndarray:

@@ -11,9 +11,10 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from repcap_jax.alignment.checks import check_frames, check_removal, first_equals, whole
+from repcap_jax.alignment.checks import check_frames, check_removal, first_equals
 from repcap_jax.alignment.program import Plan, Sides, correlate
 from repcap_jax.alignment.result import AlignmentScore
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.grassmann import frame_keys
 from repcap_jax.kernels.placement import on_host, rows_mesh
 from repcap_jax.kernels.ranks import TOLERATED, finish, resolve_method

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from repcap_jax.alignment.checks import whole
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.placement import check_matrix
 from repcap_jax.kernels.spectra import right_singular_vectors
 

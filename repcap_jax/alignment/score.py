@@ -10,9 +10,10 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from repcap_jax.alignment.checks import check_basis, check_hidden, whole
+from repcap_jax.alignment.checks import check_basis, check_hidden
 from repcap_jax.alignment.layer import LayerRun
 from repcap_jax.alignment.result import AlignmentScore
+from repcap_jax.kernels.checks import whole
 
 
 def alignment_score(

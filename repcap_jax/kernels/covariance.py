@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float, Float64
+from jaxtyping import Float64
 
 from repcap_jax.kernels.placement import check_matrix
-from repcap_jax.kernels.precision import PRECISIONS
-
-# Rows multiplied in float32 before float64 takes over on the host: few enough that rounding stays near 1e-6.
-_BLOCK = 4096
+from repcap_jax.kernels.spectra import BLOCK_ROWS, block_gram
 
 
 class RowCovariance(NamedTuple):
@@ -48,8 +44,8 @@ def row_covariance(x: Any) -> RowCovariance:
     x = check_matrix(x)
     n, d = x.shape
     total, excluded = np.zeros(d), []
-    for start in range(0, n, _BLOCK):
-        rows, usable = _usable(x[start : start + _BLOCK])
+    for start in range(0, n, BLOCK_ROWS):
+        rows, usable = _usable(x[start : start + BLOCK_ROWS])
         total += rows[usable].sum(axis=0)
         excluded.append(start + np.flatnonzero(~usable))
     left_out = np.concatenate(excluded)
@@ -57,11 +53,11 @@ def row_covariance(x: Any) -> RowCovariance:
     if count < 2:
         raise ValueError(f"a covariance needs at least two usable rows, got {count} of {n} (zero or not finite)")
     mean, covariance = total / count, np.zeros((d, d))
-    for start in range(0, n, _BLOCK):
-        rows, usable = _usable(x[start : start + _BLOCK])
-        block = np.zeros((min(_BLOCK, n), d), np.float32)
+    for start in range(0, n, BLOCK_ROWS):
+        rows, usable = _usable(x[start : start + BLOCK_ROWS])
+        block = np.zeros((min(BLOCK_ROWS, n), d), np.float32)
         block[: len(rows)][usable] = rows[usable] - mean
-        covariance += np.asarray(_gram(block), np.float64)
+        covariance += np.asarray(block_gram(block), np.float64)
     covariance /= count
     return RowCovariance(mean, (covariance + covariance.T) / 2, count, left_out)
 
@@ -69,8 +65,3 @@ def row_covariance(x: Any) -> RowCovariance:
 def _usable(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows = np.asarray(block).astype(np.float64)
     return rows, np.isfinite(rows).all(axis=1) & rows.any(axis=1)
-
-
-@jax.jit
-def _gram(block: Float[Array, "r d"]) -> Float[Array, "d d"]:
-    return jax.lax.dot_general(block, block, (((0,), (0,)), ((), ())), precision=PRECISIONS["highest"])

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, Float64
 from repcap_jax.kernels.placement import check_matrix
 from repcap_jax.kernels.precision import PRECISIONS
 
-# Rows multiplied in float32 before float64 takes over on the host.
-_BLOCK = 4096
+# Rows multiplied in float32 before float64 takes over on the host: few enough that rounding stays near 1e-6.
+BLOCK_ROWS = 4096
 
 
 class RightSingularVectors(NamedTuple):
@@ -53,23 +53,24 @@ def gram_matrix(x: Any, *, centre: bool = False, scale: Any = None) -> Float64[n
     if factors.shape != (d,) or not np.isfinite(factors).all():
         raise ValueError(f"scale must hold {d} finite factors, one a column, got shape {factors.shape}")
     total = np.zeros(d)
-    for start in range(0, n, _BLOCK):
-        total += np.asarray(x[start : start + _BLOCK]).astype(np.float64).sum(axis=0)
+    for start in range(0, n, BLOCK_ROWS):
+        total += np.asarray(x[start : start + BLOCK_ROWS]).astype(np.float64).sum(axis=0)
     if not np.isfinite(total).all():
         raise ValueError("the matrix holds NaN or infinite entries; singular vectors need finite ones")
     mean = total / n
     gram = np.zeros((d, d))
-    for start in range(0, n, _BLOCK):
-        block = (np.asarray(x[start : start + _BLOCK]).astype(np.float64) - mean) * factors
-        padded = np.zeros((min(_BLOCK, n), d), np.float32)
+    for start in range(0, n, BLOCK_ROWS):
+        block = (np.asarray(x[start : start + BLOCK_ROWS]).astype(np.float64) - mean) * factors
+        padded = np.zeros((min(BLOCK_ROWS, n), d), np.float32)
         padded[: len(block)] = block
-        gram += np.asarray(_block_gram(padded), np.float64)
+        gram += np.asarray(block_gram(padded), np.float64)
     gram = (gram + gram.T) / 2
     return gram if centre else gram + n * np.outer(mean * factors, mean * factors)
 
 
 @jax.jit
-def _block_gram(block: Float[Array, "r d"]) -> Float[Array, "d d"]:
+def block_gram(block: Float[Array, "r d"]) -> Float[Array, "d d"]:
+    """B^T B of one block of rows, on device."""
     return jax.lax.dot_general(block, block, (((0,), (0,)), ((), ())), precision=PRECISIONS["highest"])
 
 

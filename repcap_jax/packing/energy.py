@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Float64, Shaped
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from repcap_jax.packing.checks import whole
+from repcap_jax.kernels.checks import whole
 from repcap_jax.packing.optimiser import Schedule, sphere_adam, unit
 from repcap_jax.packing.polish import exact_coherence, unit_rows64
 

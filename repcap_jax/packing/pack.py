@@ -15,8 +15,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from repcap_jax.capacity import CoherenceBound, coherence_bound
+from repcap_jax.kernels.checks import one_of, whole
 from repcap_jax.kernels.placement import rows_mesh, same_in_all_processes, spans_processes
-from repcap_jax.packing.checks import one_of, whole
 from repcap_jax.packing.code_bounds import code_bound
 from repcap_jax.packing.exact import known_best
 from repcap_jax.packing.initial import Start, resolve_init, starting_vectors

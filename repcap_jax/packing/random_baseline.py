@@ -14,9 +14,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float64
 from scipy.special import betainccinv
 
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.pairs import fold_pairs
 from repcap_jax.kernels.reducers import Extremes
-from repcap_jax.packing.checks import whole
 
 Progress = Callable[[int, int], None]  # draws done, draws in all
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from repcap_jax.packing.checks import one_of, whole
+from repcap_jax.kernels.checks import one_of, whole
 from repcap_jax.packing.exact import known_best
 from repcap_jax.packing.pack import default_starts, default_steps, is_polished
 

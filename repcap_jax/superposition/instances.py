@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from repcap_jax.kernels.checks import whole
+
 FEATURES = ("independent", "correlated", "anticorrelated")
 
 
@@ -170,17 +172,3 @@ def sparse_features(
     place = jnp.arange(draw.gates.shape[0])[:, None] % set_size
     value = draw.gates / density - place
     return jnp.where((value >= 0) & (value < 1), value, 0.0)
-
-
-def whole(value: Any, name: str, lowest: int = 1) -> int:
-    """`value` as an int of at least `lowest`.
-
-    Raises:
-      TypeError: not a whole number.
-      ValueError: too small.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < lowest:
-        raise ValueError(f"{name} must be at least {lowest}, got {value}")
-    return int(value)

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from repcap_jax.kernels.checks import whole
 from repcap_jax.superposition.geometry import feature_clusters
-from repcap_jax.superposition.instances import Instances, check_features, checked_instances, instance_grid, whole
+from repcap_jax.superposition.instances import Instances, check_features, checked_instances, instance_grid
 from repcap_jax.superposition.measures import feature_measures, last_feature_phase
 from repcap_jax.superposition.result import ToyModels
 from repcap_jax.superposition.theory import (

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float, Float64, Shaped
 from scipy.optimize import minimize
 
-from repcap_jax.superposition.instances import check_features, whole
+from repcap_jax.kernels.checks import whole
+from repcap_jax.superposition.instances import check_features
 
 _CLEARLY = 1e-6  # relative difference from which one loss is smaller than another
 _NUDGE = 1e-6  # of the central differences that the search for the best antipodal pair uses

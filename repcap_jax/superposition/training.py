@@ -22,6 +22,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.placement import AXIS, rows_mesh, spans_processes
 from repcap_jax.superposition.instances import (
     Instances,
@@ -29,7 +30,6 @@ from repcap_jax.superposition.instances import (
     checked_instances,
     draw_uniforms,
     sparse_features,
-    whole,
 )
 from repcap_jax.superposition.model import ACTIVATIONS, ToyModel, reconstruction_loss
 from repcap_jax.superposition.result import ToyModels, ToySettings

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-def whole(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
+def whole(value: Any, name: str, lowest: int = 1, highest: int | None = None) -> int:
     """Return `value` as an int in `lowest .. highest`.
 
     Raises:
