@@ -11,7 +11,7 @@ from repcap_jax.kernels.projection import project_rows
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(projection, "_BLOCK", 64)
-    monkeypatch.setattr(covariance, "_BLOCK", 64)
+    monkeypatch.setattr(covariance, "BLOCK_ROWS", 64)
 
 
 def rows(n=150, d=12, seed=0):
