@@ -46,7 +46,7 @@ flags.DEFINE_integer("m", 1, "Principal directions removed (CCR-m).", lower_boun
 flags.DEFINE_list("table_ks", None, "Values of k in the sensitivity table; by default half, once and twice k.")
 flags.DEFINE_list("table_ms", None, "Values of m in it; by default 0,1,5,10.")
 flags.DEFINE_integer("nulls", 100, "Random subspaces.", lower_bound=2)
-flags.DEFINE_integer("table_nulls", 10, "Random subspaces of the sensitivity table's other cells.", lower_bound=2)
+flags.DEFINE_integer("table_nulls", 20, "Random subspaces of the sensitivity table's other cells.", lower_bound=2)
 flags.DEFINE_boolean("fresh_nulls", False, "Random subspaces of its own for each layer, instead of one set for all.")
 flags.DEFINE_boolean("centre_readout", False, "Subtract the mean row of the unembedding first.")
 flags.DEFINE_boolean("fold_gain", False, "Fold the final norm's gain into the unembedding.")

@@ -16,7 +16,7 @@ from repcap_jax.alignment.score import Sensitivity, alignment_score, sensitivity
 from repcap_jax.alignment.spectral import SpectralMetrics, spectral_metrics
 
 REMOVALS = (0, 1, 5, 10)
-TABLE_NULLS = 10  # tells how z moves with k and m; the score itself has more
+TABLE_NULLS = 20  # tells how z moves with k and m; the score itself has more
 _CELL = ("z", "z_error", "effect", "rho", "null_mean", "null_std")
 
 
