@@ -84,17 +84,13 @@ def main() -> int:
     devices.together(lambda: launch.check_same_work(models, "models", devices))
     settings = {name: FLAGS[name].value for name in _SETTINGS}
     with launch.open_workdir("layer_alignment", settings, devices, **launch.generator(FLAGS.seed)) as workdir:
-        failed = []
-        for number, model in enumerate(models, start=1):
-            place = f"[{number}/{len(models)}] {model}"
-            try:
-                failed += _measure(model, place, plan, workdir, devices)
-            except Exception as error:
-                failed.append(model)
-                workdir.failed(model, error, model=model)
-                print(f"{place}: failed: {error}", file=sys.stderr, flush=True)
-            if failed and FLAGS.fail_fast:
-                break
+        failed = launch.sweep_models(
+            {model: model for model in models},
+            lambda model, source, place: _measure(model, source, place, plan, workdir, devices),
+            lambda record: _summary(workdir, record),
+            workdir,
+            devices,
+        )
         if devices.writes:
             from repcap_jax.reports.alignment_report import write_alignment_report
 
@@ -143,17 +139,14 @@ def _numbers(flag: str, lowest: int) -> list[int] | None:
     return values
 
 
-def _measure(model: str, place: str, plan: _Plan, workdir: Workdir, devices: Devices) -> list[str]:
-    """Score the layers of one model that are not finished yet; returns those that failed."""
+def _measure(model: str, source: str, place: str, plan: _Plan, workdir: Workdir, devices: Devices) -> dict[str, Any]:
+    """Score the layers of one model that are not finished yet; its record, once all are."""
     import jax
 
     import repcap_jax as rc
 
-    if devices.agree([workdir.finished(model)])[0]:
-        launch.tell(devices, f"{place}: finished in an earlier run")
-        return []
     began = time.monotonic()
-    source, revision = launch.source_and_revision(model)
+    source, revision = launch.source_and_revision(source)
     tensors = {"embedding_tensor": FLAGS.embedding_tensor, "unembedding_tensor": FLAGS.unembedding_tensor}
     key = jax.random.key(FLAGS.seed)
     with contextlib.ExitStack() as stack:
@@ -179,10 +172,12 @@ def _measure(model: str, place: str, plan: _Plan, workdir: Workdir, devices: Dev
             progress(number + 1, len(states))
             if failed and FLAGS.fail_fast:
                 break
-    if not failed:
-        workdir.append({"key": model, "status": "done", "kind": "model", "model": about["model"]})
-    launch.tell(devices, f"{place}: {_summary(workdir, about['model'])} ({duration(time.monotonic() - began)})")
-    return failed
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(states)} layers failed, see above")
+    seconds = round(time.monotonic() - began, 3)
+    record = {"key": model, "status": "done", "kind": "model", "model": about["model"], "seconds": seconds}
+    workdir.append(record)
+    return record
 
 
 def _score(
@@ -294,17 +289,15 @@ def _state_name(number: int, about: dict[str, Any]) -> str:
     return "final norm" if about["normed"] and number == about["blocks"] + 1 else f"block {number}"
 
 
-def _summary(workdir: Workdir, model: str) -> str:
-    """z of the first layer, the least, the largest and the last block's."""
+def _summary(workdir: Workdir, record: dict[str, Any]) -> str:
+    """z of the first layer, the least, the largest and the last block's, and the time that a model took."""
     from repcap_jax.reports.alignment_data import read_layers
 
-    (found,) = [layers for layers in read_layers(workdir)[0] if layers.model == model] or [None]
-    if found is None:
-        return "no layer finished"
+    (found,) = [layers for layers in read_layers(workdir)[0] if layers.source == record["key"]]
     z = found.score("z")
     last = z[~found.normed][-1]
     ends = f"z = {z[0]:+.1f} at the embedding, {last:+.1f} at the last block"
-    return f"{len(z)} layers, {ends}, {min(z):+.1f} to {max(z):+.1f} over all"
+    return f"{len(z)} layers, {ends}, {min(z):+.1f} to {max(z):+.1f} over all ({duration(record['seconds'])})"
 
 
 if __name__ == "__main__":

@@ -283,7 +283,10 @@ def _summary(record: dict[str, Any]) -> str:
         parts.append(f"{found['near_duplicates']['total_pairs']:,} near-duplicate pairs")
     if score := (record.get("analogies") or {}).get("scores", {}).get("all"):
         parts.append(f"analogies {score['accuracy_1']:.0%} at 1, {score['accuracy_10']:.0%} at 10 (n = {score['n']})")
-    return f"{'; '.join(parts)} ({record['seconds']['total']:.1f} s)"
+    if projections := record.get("projections"):
+        medians = ", ".join(f"{name} {of['nearest']['quantiles']['0.5']:.3f}" for name, of in projections.items())
+        parts.append(f"median cosine of the nearest token seen by block 0: {medians}")
+    return f"{'; '.join(parts) or 'done'} ({record['seconds']['total']:.1f} s)"
 
 
 def _smoke_model(folder: str) -> str:

@@ -183,9 +183,7 @@ def rank(values: Float[Array, " p"]) -> Ranked:
     return Ranked(centred, _partial_sums(centred * centred), jnp.sum(_partial_sums(extra)))
 
 
-def rank_products(
-    values: Float[Array, " p"], against: Ranked, valid: Bool[Array, " p"] | None = None, *, method: str
-) -> Products:
+def rank_products(values: Float[Array, " p"], against: Ranked, *, method: str) -> Products:
     """Rank `values` and correlate them with the side that is ranked already.
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from repcap_jax.reports.model_names import source_of, tell_apart
 from repcap_jax.reports.style import family_group
 from repcap_jax.reports.workdir import Workdir
 
@@ -17,10 +18,12 @@ class ModelLayers:
     """The finished layers of one model, in their order.
 
     Attributes:
+      source: where it is, as the user gave it.
       model: its name.
       records: one for each layer; the final norm's output, if it was scored, comes last.
     """
 
+    source: str
     model: str
     records: tuple[Mapping[str, Any], ...]
 
@@ -93,12 +96,14 @@ def _numbers(values: Any) -> np.ndarray:
 
 def read_layers(workdir: Workdir) -> tuple[list[ModelLayers], list[str]]:
     """The finished layers by model, and a sentence for each cell that failed."""
-    records = workdir.records()
+    records = tell_apart(workdir.records())
     done: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         if record["status"] == "done" and record["kind"] == "layer":
-            done.setdefault(record["model"], []).append(record)
-    models = [ModelLayers(name, tuple(sorted(of, key=lambda r: r["layer"]))) for name, of in done.items()]
+            done.setdefault(source_of(record), []).append(record)
+    models = [
+        ModelLayers(source, of[0]["model"], tuple(sorted(of, key=lambda r: r["layer"]))) for source, of in done.items()
+    ]
     failed = [f"{r['key']} failed: {r['error']['message']}" for r in records if r["status"] == "failed"]
     return models, failed
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from repcap_jax.reports.model_names import tell_apart
 from repcap_jax.reports.workdir import Workdir
 
 PRODUCTS = ("causal", "euclidean", "random")
@@ -41,7 +42,7 @@ class ConceptResult:
 def read_concepts(workdir: Workdir) -> tuple[list[ConceptResult], list[str]]:
     """Read the finished models of a workdir in their order, and sentences about what is missing."""
     results, notes = [], []
-    for record in workdir.records():
+    for record in tell_apart(workdir.records()):
         name = record.get("model", record["key"])
         if record["status"] == "failed":
             error = record.get("error") or {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from repcap_jax.reports.model_names import tell_apart
 from repcap_jax.reports.style import family_group
 from repcap_jax.reports.workdir import Workdir
 
@@ -85,7 +85,7 @@ def read_results(workdir: Workdir) -> tuple[list[ModelResult], list[str]]:
       The models, and sentences about what is missing: failed models, absent histograms, results of other settings.
     """
     results, notes = [], []
-    current = workdir.records()
+    current = tell_apart(workdir.records())
     for record in current:
         if record["status"] == "failed":
             error = record.get("error") or {}
@@ -105,22 +105,8 @@ def read_results(workdir: Workdir) -> tuple[list[ModelResult], list[str]]:
         results.append(ModelResult(record, histograms))
     if others := len(workdir.records(any_settings=True)) - len(current):
         notes.append(f"{others} earlier result(s) computed with other settings are not shown.")
-    results = _told_apart(results)
     results.sort(key=lambda result: (result.family, result.d_model, result.name))
     return results, notes
-
-
-def _told_apart(results: Sequence[ModelResult]) -> list[ModelResult]:
-    """Models of one name get the end of their source that tells them apart."""
-    names = Counter(result.name for result in results)
-
-    def distinct(result: ModelResult) -> ModelResult:
-        if names[result.name] == 1:
-            return result
-        source = str(result.record.get("key", "")).rstrip("/")
-        return dataclasses.replace(result, record={**result.record, "model": "/".join(source.split("/")[-2:])})
-
-    return [distinct(result) for result in results]
 
 
 def as_histograms(arrays: Mapping[str, np.ndarray]) -> dict[str, Counts]:

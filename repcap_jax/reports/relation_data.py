@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from repcap_jax.reports.embedding_data import Counts
+from repcap_jax.reports.model_names import tell_apart
 from repcap_jax.reports.style import family_group
 from repcap_jax.reports.workdir import Workdir
 
@@ -47,7 +48,7 @@ class RelationResult:
 def read_relations(workdir: Workdir) -> tuple[list[RelationResult], list[str]]:
     """Read the finished models of a workdir in their order, and sentences about what is missing."""
     results, notes = [], []
-    for record in workdir.records():
+    for record in tell_apart(workdir.records()):
         if record["status"] == "failed":
             error = record.get("error") or {}
             name = record.get("model", record["key"])
