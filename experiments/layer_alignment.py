@@ -18,6 +18,7 @@ Source of the method: Xu 2026, arXiv:2605.17084.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import sys
@@ -82,7 +83,7 @@ def main() -> int:
     plan = _plan(models)
     devices = launch.start_devices()
     devices.together(lambda: launch.check_same_work(models, "models", devices))
-    settings = {name: FLAGS[name].value for name in _SETTINGS}
+    settings = {name: FLAGS[name].value for name in _SETTINGS} | {"content": _content(plan)}
     with launch.open_workdir("layer_alignment", settings, devices, **launch.generator(FLAGS.seed)) as workdir:
         failed = launch.sweep_models(
             {model: model for model in models},
@@ -107,7 +108,10 @@ def _plan(models: list[str]) -> _Plan:
     if FLAGS.smoke:
         FLAGS.n, FLAGS.nulls, FLAGS.seq_len = min(FLAGS.n, 100), min(FLAGS.nulls, 10), min(FLAGS.seq_len, 64)
     plan = _Plan(_numbers("table_ks", 1), _numbers("table_ms", 0), _documents())
-    if max([FLAGS.m, *(plan.ms or [])]) > FLAGS.n - 2:
+    if FLAGS.hidden_states:
+        if ignored := [name for name in ("text", "n", "seq_len", "keep_first") if FLAGS[name].present]:
+            raise UserError(f"--{', --'.join(ignored)} choose tokens of a text: leave out with --hidden_states")
+    elif max([FLAGS.m, *(plan.ms or [])]) > FLAGS.n - 2:
         raise UserError(f"--m and --table_ms go up to n - 2 = {FLAGS.n - 2}: more leave nothing to compare")
     return plan
 
@@ -124,6 +128,14 @@ def _documents() -> Any:
         return read_documents(FLAGS.text or None)
     except ValueError as error:
         raise UserError(f"--text: {error}") from error
+
+
+def _content(plan: _Plan) -> str:
+    """Digest of the text, or of the file of states: another content under the same name is another run."""
+    if plan.documents is not None:
+        return plan.documents.sha256
+    with open(os.path.expanduser(FLAGS.hidden_states), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _numbers(flag: str, lowest: int) -> list[int] | None:
@@ -224,8 +236,10 @@ def _readout(checkpoint: Any, plan: _Plan) -> Any:
 
     unembedding = checkpoint.unembedding()
     d = unembedding.shape[1]
-    if max([FLAGS.k, *(plan.ks or [])]) >= d:
-        raise ValueError(f"k must be smaller than the width d = {d} of {checkpoint.name}, got {FLAGS.k}: choose --k")
+    largest = max([FLAGS.k, *(plan.ks or [])])
+    if largest >= d:
+        flag = "--k" if largest == FLAGS.k else "--table_ks"
+        raise ValueError(f"k must be smaller than the width d = {d} of {checkpoint.name}, got {largest}: choose {flag}")
     gain = None
     if FLAGS.fold_gain:
         norm = checkpoint.final_norm()

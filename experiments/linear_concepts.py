@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import statistics
 import tempfile
 import time
 from typing import Any
@@ -93,12 +95,9 @@ def _checked_flags() -> list[float]:
         raise UserError(f"--parts takes directions, contexts, got {', '.join(wrong)}")
     if not FLAGS.built_in and not FLAGS.concepts:
         raise UserError("--nobuilt_in leaves no concept; give --concepts=folder")
-    try:
-        alphas = [float(alpha) for alpha in FLAGS.alphas]
-    except ValueError as error:
-        raise UserError(f"--alphas takes numbers separated by commas: {error}") from error
-    if not alphas:
-        raise UserError("--alphas names no number")
+    alphas = sorted(set(launch.numbers("alphas", float)))
+    if not alphas or not all(map(math.isfinite, alphas)):
+        raise UserError(f"--alphas takes finite numbers, got {','.join(FLAGS.alphas) or 'none'}")
     return alphas
 
 
@@ -280,7 +279,7 @@ def _summary(record: dict[str, Any]) -> str:
     causal = record["products"]["causal"]
     aucs = sorted(entry["separation"]["auc"]["value"] for entry in causal["concepts"])
     parts = [
-        f"{len(aucs)} concepts, {sum(auc > 0.8 for auc in aucs)} with AUC > 0.8, median {aucs[len(aucs) // 2]:.3f}"
+        f"{len(aucs)} concepts, {sum(auc > 0.8 for auc in aucs)} with AUC > 0.8, median {statistics.median(aucs):.3f}"
     ]
     means = {name: found["heat_map"]["off_block"] for name, found in record["products"].items()}
     if means["causal"] is not None:

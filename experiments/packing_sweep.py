@@ -88,6 +88,8 @@ def _cells() -> list[Any]:
         raise UserError(f"--kinds takes {', '.join(KINDS)} or both, separated by a comma, got {', '.join(wrong)}")
     if FLAGS.objective == "codes" and "random" in kinds:
         raise UserError("--objective=codes goes with --kinds=optimised: the random baseline is about lines")
+    if FLAGS.objective == "codes" and (FLAGS.compare or FLAGS.compare_random):
+        raise UserError("--compare and --compare_random take grids of lines: leave them out with --objective=codes")
     try:
         grids = [grid_cells(k, d_values, k_values=k_values, ratios=ratios, trials=trials) for k in kinds]
     except (TypeError, ValueError) as error:

@@ -65,7 +65,7 @@ def _cells() -> list[dict[str, Any]]:
     if wrong := [s for s in exponents if not 0 <= s <= LARGEST_S]:
         raise UserError(f"--s_values takes exponents from 0 to {LARGEST_S:g}, got {wrong[0]:g}")
     cells = [
-        {"kind": "energy", "k": k, "d": FLAGS.d, "s": s, "key": f"energy d={FLAGS.d} s={s:g} k={k}"}
+        {"kind": "energy", "k": k, "d": FLAGS.d, "s": s, "key": f"energy d={FLAGS.d} s={s:.12g} k={k}"}
         for s in dict.fromkeys(exponents)
         for k in dict.fromkeys(counts)
     ]

@@ -97,8 +97,6 @@ def _checked_flags() -> tuple[list[tuple[str, str]], list[Any]]:
 
     if wrong := [part for part in FLAGS.parts if part not in _PARTS]:
         raise UserError(f"--parts takes {', '.join(_PARTS)}, got {', '.join(wrong)}")
-    if FLAGS.near == 1:
-        raise UserError("--near must be below 1: no cosine is above it")
     try:
         check_tile(FLAGS.tile)
         return [parse_pair(text) for text in FLAGS.pairs], [parse_analogy(text) for text in FLAGS.analogies]
@@ -234,8 +232,9 @@ def _add_unembedding(
     if other.shape != x.shape:
         record["notes"].append(f"embedding and unembedding differ in shape, {x.shape} and {other.shape}: not compared.")
         return
+    both = (x, other) if FLAGS.matrix == "embedding" else (other, x)
     with launch.progress(f"{place} unembedding", devices) as report:
-        found = compare_unembedding(x, other, progress=report, **walk)
+        found = compare_unembedding(*both, progress=report, **walk)
     record["unembedding"] = found.to_record()
     arrays |= found.arrays()
 
@@ -245,6 +244,9 @@ def _add_projections(
 ) -> None:
     from repcap_jax.embeddings.first_block import first_projections, input_gain, projected_tokens
 
+    if FLAGS.matrix != "embedding" and not devices.together(lambda: checkpoint.tied):
+        record["notes"].append("block 0 sees the embedding: its projections of the unembedding were left out.")
+        return
     try:
         projections = devices.together(lambda: first_projections(checkpoint))
     except ValueError as error:

@@ -133,10 +133,11 @@ def _train_all(cells: list[Any], workdir: Workdir, devices: Devices) -> list[str
         try:
             _train_block(block, workdir, devices)
         except Exception as error:
-            failed += [cell.name for cell in block]
-            for cell in block:
+            lost = [cell for cell in block if not workdir.finished(cell.name)]
+            failed += [cell.name for cell in lost]
+            for cell in lost:
                 workdir.failed(cell.name, error, study=cell.study, sparsity=cell.sparsity)
-            print(f"{block[0].name} to {block[-1].name}: failed: {error}", file=sys.stderr, flush=True)
+            print(f"{lost[0].name} to {lost[-1].name}: failed: {error}", file=sys.stderr, flush=True)
             if FLAGS.fail_fast:
                 break
     return failed
@@ -145,6 +146,7 @@ def _train_all(cells: list[Any], workdir: Workdir, devices: Devices) -> list[str
 def _train_block(block: list[Any], workdir: Workdir, devices: Devices) -> None:
     """Train the instances of some cells together, and record each cell."""
     import jax
+    import numpy as np
 
     from repcap_jax.superposition import cell_result, joined, train_toy_models
 
@@ -168,6 +170,8 @@ def _train_block(block: list[Any], workdir: Workdir, devices: Devices) -> None:
             progress=progress,
         )
     launch.tell(devices, f"{what}: {models.seconds:.1f} s")
+    if not np.isfinite(models.weights).all():
+        raise ValueError(f"{what}: training diverged; choose a smaller --rate than {FLAGS.rate:g}")
     done = 0
     for cell in block:
         size = len(cell.importances) * cell.seeds
@@ -213,6 +217,8 @@ def _pack_all(cells: list[Any], workdir: Workdir, devices: Devices) -> None:
         key = jax.random.fold_in(jax.random.key(FLAGS.seed), k)
         quick = {"steps": 300, "starts": 8} if FLAGS.smoke else {}
         reached = {name: rc.pack(key, k, m, objective=name, **quick) for name in ("lines", "codes")}
+        if not all(packing.completed for packing in reached.values()):
+            raise KeyboardInterrupt
         record = {name: {"coherence": p.coherence, "bound": p.bound} for name, p in reached.items()}
         seconds = round(time.monotonic() - began, 3)
         cell = {"key": f"packing k={k} m={m}", "status": "done", "study": "packing", "k": k, "m": m}

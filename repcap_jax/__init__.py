@@ -53,6 +53,7 @@ _HOMES = {
     "repcap_jax.kernels.pairs": ("fold_pairs", "nearest_neighbours", "pair_histogram"),
     "repcap_jax.kernels.placement": ("device_mesh",),
     "repcap_jax.kernels.ranks": ("spearman",),
+    "repcap_jax.models": ("Decoder", "extract_states", "hidden_states", "load_decoder"),
     "repcap_jax.packing": (
         "EnergyMinimum",
         "Packing",

@@ -1,6 +1,7 @@
 """The package's face: lazy names, no side effects, imports that point one way."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import repcap_jax
 
 ROOT = Path(__file__).parent.parent / "repcap_jax"
+DOCS = ROOT.parent / "docs"
 LAYERS = {
     "kernels": set(),
     "capacity": set(),
@@ -30,6 +32,12 @@ def test_every_public_name_is_there():
     assert set(repcap_jax.__all__) <= set(dir(repcap_jax))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = repcap_jax.nonsense
+
+
+@pytest.mark.parametrize("text", sorted(["README.md", *(f"docs/{path.name}" for path in DOCS.glob("*.md"))]))
+def test_names_in_the_documentation_exist(text):
+    for name in set(re.findall(r"\brc\.(\w+)", (DOCS.parent / text).read_text(encoding="utf-8"))):
+        assert getattr(repcap_jax, name) is not None
 
 
 def test_import_is_light():

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
+from repcap_jax.alignment.checks import check_hidden
 from repcap_jax.alignment.result import AlignmentScore
 from repcap_jax.alignment.score import Sensitivity, alignment_score, sensitivity
 from repcap_jax.alignment.spectral import SpectralMetrics, spectral_metrics
@@ -47,10 +48,13 @@ class LayerAlignment:
         return {"score": self.score.to_record(), "sensitivity": table, "spectral": self.spectral.to_record()}
 
 
-def table_axes(n: int, d: int, k: int, m: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The k and m of the default table: half, once and twice k below d; of 0, 1, 5, 10 and m those that n allows."""
-    ks = {max(1, k // 2), k, *({2 * k} if 2 * k < d else ())}
-    return tuple(sorted(ks)), tuple(sorted({*(r for r in REMOVALS if r <= min(n, d) - 2), m}))
+def _table_ks(d: int, k: int, least: int) -> list[int]:
+    """Half, once and twice k, those below d and not below `least`."""
+    return [other for other in (max(1, k // 2), 2 * k) if least <= other < d]
+
+
+def _table_ms(most: int) -> list[int]:
+    return [m for m in REMOVALS if m <= most]
 
 
 def layer_alignment(
@@ -76,7 +80,8 @@ def layer_alignment(
       readout: `(d, largest k)` from `readout_subspace`.
       key, nulls, remove_after, frames, method, mesh: see `alignment_score`.
       k, remove: of the score that is reported.
-      ks, ms: of the table; `None` for `table_axes`. `k` and `remove` are added where they are missing.
+      ks, ms: of the table; `None` for half, once and twice k, and 0, 1, 5 and 10, as far as the states allow. `k` and
+        `remove` are added where they are missing.
       table_nulls: random subspaces of the table's other cells, the first of the score's own; at least 2.
     Returns:
       LayerAlignment.
@@ -84,10 +89,11 @@ def layer_alignment(
       TypeError, ValueError: see `alignment_score`.
     Source: Xu 2026 (arXiv:2605.17084).
     """
-    hidden, readout = np.asarray(hidden), np.asarray(readout)
-    default_ks, default_ms = table_axes(*hidden.shape, k, remove)
-    ks = sorted({k, *(default_ks if ks is None else ks)})
-    ms = sorted({remove, *(default_ms if ms is None else ms)})
+    hidden, readout = check_hidden(hidden), np.asarray(readout)
+    n, d = hidden.shape
+    # Of states in R^k at most k - 2 directions can be removed.
+    ks = sorted({k, *(_table_ks(d, k, remove + 2 if remove_after else 1) if ks is None else ks)})
+    ms = sorted({remove, *(_table_ms(min(n, ks[0] if remove_after else d) - 2) if ms is None else ms)})
     common: dict[str, Any] = {"remove_after": remove_after, "method": method, "mesh": mesh}
     # Frames are drawn one by one from the key, so that fewer of them are the first of more.
     first = None if frames is None else frames[:table_nulls]

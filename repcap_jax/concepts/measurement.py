@@ -82,7 +82,7 @@ class Intervention:
 
     Attributes:
       concept: the one that was added.
-      alphas: `(a,)` how much of it.
+      alphas: `(a,)` how much of it, rising.
       measured: names of the concepts whose word pairs were looked at.
       mean, low, high: `(a, c)` mean, 5 % and 95 % quantile over contexts and pairs of the change of
         log P(after) / P(before).
@@ -204,7 +204,7 @@ def intervention(
       direction: the concept to add.
       concepts: by name, the token pairs to measure.
       product: the causal inner product.
-      alphas: how much to add.
+      alphas: how much to add; they are put in rising order.
     Returns:
       Intervention.
     Raises:
@@ -215,6 +215,9 @@ def intervention(
     states = np.asarray(states, np.float64)
     if states.ndim != 2 or states.shape[1] != product.d_model or not len(states) or not np.isfinite(states).all():
         raise ValueError(f"expected finite hidden states (n, {product.d_model}), got shape {states.shape}")
+    alphas = np.unique(np.asarray(alphas, np.float64))
+    if not np.isfinite(alphas).all():
+        raise ValueError(f"alphas must be finite, got {alphas.tolist()}")
     if not concepts or not len(alphas):
         raise ValueError("an intervention needs concepts to measure and at least one alpha")
     summary = np.empty((3, len(alphas), len(concepts)))
@@ -224,7 +227,7 @@ def intervention(
         for column, (name, pairs) in enumerate(concepts.items()):
             change = log_odds(changed, x, pairs.rows) - bases[name]
             summary[:, row, column] = change.mean(), *np.quantile(change, (0.05, 0.95))
-    return Intervention(direction.name, np.asarray(alphas, np.float64), tuple(concepts), *summary)
+    return Intervention(direction.name, alphas, tuple(concepts), *summary)
 
 
 def most_likely(states: Any, unembedding: Any, count: int = 5) -> tuple[np.ndarray, np.ndarray]:

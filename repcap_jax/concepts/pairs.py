@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -162,8 +162,8 @@ def usable(
         else:
             reasons = f"; for instance {'/'.join(found.dropped[0][:2])}: {found.dropped[0][2]}" if found.dropped else ""
             left_out[concept.name] = (
-                f"{len(found)} of its {len(concept.pairs)} pairs are single, differing tokens, {min_pairs} are "
-                f"needed{reasons}"
+                f"{len(found)} of its {len(concept.pairs)} pairs are single, differing tokens, min_pairs = "
+                f"{min_pairs} are needed{reasons}"
             )
     return kept, left_out
 
@@ -188,8 +188,3 @@ def _parsed(text: str, name: str, place: str) -> TextPairs:
             raise ValueError(f"{place}, line {number}: expected two columns, word<TAB>word, got {line!r}")
         pairs[(columns[0], columns[1])] = None
     return TextPairs(name, group, tuple(pairs))
-
-
-def by_name(concepts: Iterable[TextPairs]) -> Mapping[str, TextPairs]:
-    """Concepts by their name."""
-    return {concept.name: concept for concept in concepts}

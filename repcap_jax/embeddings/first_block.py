@@ -18,6 +18,7 @@ from repcap_jax.kernels.pairs import Progress, fold_pairs
 from repcap_jax.kernels.placement import check_matrix
 from repcap_jax.kernels.projection import project_rows
 from repcap_jax.kernels.reducers import Histogram, NearestNeighbours, Neighbours
+from repcap_jax.models import UnsupportedModel, attention_projections
 
 _PARTS = {
     "query": {"q_proj", "attn_q", "query", "wq"},
@@ -25,25 +26,26 @@ _PARTS = {
     "value": {"v_proj", "attn_v", "value", "wv"},
 }
 _FUSED = {"c_attn", "qkv_proj", "attn_qkv", "Wqkv"}  # all queries, all keys, all values
-_GROUPED = {"query_key_value"}  # for each key head its queries, its key, its value
 _INPUT_NORMS = {"input_layernorm", "attn_norm", "ln_1", "self_attn_layer_norm", "attention_norm", "ln_attn"}
 _NORM_WORDS = ("norm", "ln")
 _MATRIX_LEAVES, _NORM_LEAVES = ("weight", "kernel"), ("weight", "scale")
 
 
 def first_projections(checkpoint: Checkpoint) -> dict[str, Float32[np.ndarray, "width d"]]:
-    """W_Q, W_K and W_V of block 0, found by the names of its tensors.
-
-    Rows are in the order of the file, which a cosine of whole queries does not depend on.
+    """W_Q, W_K and W_V of block 0: as the decoders read them, and for other architectures by the tensors' names.
 
     Args:
       checkpoint: an open checkpoint.
     Returns:
       `{"query": (width, d), "key": ..., "value": ...}`, biases left out.
     Raises:
-      ValueError: no such tensors, or a fused one that the config does not say how to take apart.
+      ValueError: no such tensors, of shapes that contradict the config, or a fused one that it does not say how to
+        take apart.
     """
-    layer = _layer_tensors(checkpoint, 0)
+    try:
+        return attention_projections(checkpoint)
+    except UnsupportedModel:
+        layer = _layer_tensors(checkpoint, 0)
     found = {}
     for part, modules in _PARTS.items():
         names = [name for module, name in layer.items() if module.rsplit(".", 1)[-1] in modules]
@@ -51,7 +53,7 @@ def first_projections(checkpoint: Checkpoint) -> dict[str, Float32[np.ndarray, "
             found[part] = _oriented(checkpoint, names[0])
     if len(found) == 3:
         return found
-    fused = [name for module, name in layer.items() if module.rsplit(".", 1)[-1] in _FUSED | _GROUPED]
+    fused = [name for module, name in layer.items() if module.rsplit(".", 1)[-1] in _FUSED]
     if len(fused) != 1:
         listed = ", ".join(sorted(layer)[:12]) or "none"
         raise ValueError(f"{checkpoint.source}: no projections of queries, keys and values in block 0, found: {listed}")
@@ -222,9 +224,4 @@ def _taken_apart(matrix: np.ndarray, config: Mapping, name: str) -> dict[str, np
             f"{kv_heads} key heads; the config should say num_attention_heads and num_key_value_heads"
         )
     head_dim = len(matrix) // (heads + 2 * kv_heads)
-    if name.split(".")[-2] in _GROUPED:
-        grouped = matrix.reshape(kv_heads, heads // kv_heads + 2, head_dim, -1)
-        parts = (grouped[:, :-2], grouped[:, -2], grouped[:, -1])
-    else:
-        parts = np.split(matrix, [heads * head_dim, (heads + kv_heads) * head_dim])
-    return {part: rows.reshape(-1, matrix.shape[1]) for part, rows in zip(_PARTS, parts)}
+    return dict(zip(_PARTS, np.split(matrix, [heads * head_dim, (heads + kv_heads) * head_dim])))

@@ -77,11 +77,13 @@ def compare_unembedding(
     Returns:
       UnembeddingComparison.
     Raises:
-      TypeError, ValueError: if they are not matrices of one shape.
+      TypeError, ValueError: if they are not matrices of one shape, or no row of one of them has a direction.
     Source: Guha 2026 (arXiv:2606.02765), appendix C.
     """
     own = corresponding_cosines(embedding, unembedding)
     reducers = [Histogram(bins), NearestNeighbours(1)]
     fold = fold_pairs(embedding, reducers, y=unembedding, tile=tile, mesh=mesh, precision=precision, progress=progress)
     (counts, edges), nearest = fold.results
+    if not counts.sum():
+        raise ValueError("no row of one of the matrices has a direction: all are zero or not finite")
     return UnembeddingComparison(own, nearest, counts, edges)

@@ -7,7 +7,7 @@ a batch and ``extract_states`` on a corpus, at chosen tokens.
 from repcap_jax.models.decoder import Decoder
 from repcap_jax.models.families import FAMILIES, UnsupportedModel
 from repcap_jax.models.language import greedy_tokens, next_token_loss, perplexity
-from repcap_jax.models.loading import load_decoder
+from repcap_jax.models.loading import attention_projections, load_decoder
 from repcap_jax.models.states import extract_states, hidden_states
 from repcap_jax.models.text import Documents, TokenSample, read_documents, sample_tokens
 
@@ -17,6 +17,7 @@ __all__ = [
     "Documents",
     "TokenSample",
     "UnsupportedModel",
+    "attention_projections",
     "extract_states",
     "greedy_tokens",
     "hidden_states",

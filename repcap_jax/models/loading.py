@@ -88,6 +88,23 @@ def load_decoder(
     return Decoder(spec, source=checkpoint.source, mesh=mesh, embedding=embedding, blocks=blocks, tied=tied, **outside)
 
 
+def attention_projections(checkpoint: Checkpoint, layer: int = 0) -> dict[str, np.ndarray]:
+    """W_Q, W_K and W_V of one layer; only the tensors that hold them are read.
+
+    Args:
+      checkpoint: an open checkpoint with a config.
+      layer: its number, from 0.
+    Returns:
+      `{"query": (heads * head_dim, d), "key": (kv_heads * head_dim, d), "value": ...}` float32.
+    Raises:
+      UnsupportedModel: (a ValueError) a model_type or a setting that is not supported.
+      CheckpointError: (a ValueError) a tensor is missing or of the wrong shape.
+    """
+    spec, names = _family(checkpoint)
+    found = LayerTensors(checkpoint, spec, names, 0).projections(layer)
+    return dict(zip(("query", "key", "value"), found))
+
+
 def _family(checkpoint: Checkpoint) -> Family:
     """What the checkpoint holds; a GGUF file has names of its own, and for llama 3.1 divisors of the frequencies."""
     if not checkpoint.config:

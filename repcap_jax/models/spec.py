@@ -6,8 +6,6 @@ import dataclasses
 
 from repcap_jax.models.rope import Rope
 
-NORMS = ("rms", "layer")
-
 
 @dataclasses.dataclass(frozen=True)
 class NormSpec:

@@ -36,7 +36,8 @@ def hidden_states(
         h_0 = what the first block gets (token embedding, scale, learned positions, embedding norm)
         h_i = what block i gives, i = 1 .. layers
 
-    Causal: position t depends on tokens up to t, so sequences may be padded on the right with any token. Rows and
+    Causal: position t depends on tokens up to t, so sequences may be padded on the right with any token; but models
+    whose rotations depend on the length (rope_scaling dynamic and longrope) see padding beyond their limit. Rows and
     lengths are padded to buckets, so that calls of similar shape share one compiled program.
 
     Args:

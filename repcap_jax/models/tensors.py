@@ -59,6 +59,21 @@ class LayerTensors:
         self._check(found, start)
         return found
 
+    def projections(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """W_Q, W_K and W_V of one layer, `(out, in)` each.
+
+        Raises:
+          CheckpointError: a tensor is missing or of the wrong shape.
+        """
+        spec, (kernel, _) = self.spec.attention, self._qkv(self.names.layer.format(number))
+        queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+        if kernel.shape != (queries + 2 * keys, self.spec.d_model):
+            raise CheckpointError(
+                f"{self.checkpoint.source}: queries, keys and values of layer {number} have shape {kernel.shape}, but "
+                f"the config asks for {(queries + 2 * keys, self.spec.d_model)}."
+            )
+        return tuple(np.split(kernel, [queries, queries + keys]))
+
     def norm(self, stem: str) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Weight and bias of a norm outside the layers."""
         return self._norm(stem)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int32
 
 from repcap_jax.checkpoints import Checkpoint
+from repcap_jax.kernels.checks import whole
 
 DEFAULT_TEXT = "pydoc_data.topics"
 _TOKENS_A_SEQUENCE = 16  # drawn from each on average, where the text has enough sequences
@@ -30,6 +31,11 @@ class Documents(NamedTuple):
 
     names: tuple[str, ...]
     texts: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the texts."""
+        return hashlib.sha256("\0".join(self.texts).encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,9 +168,8 @@ def sample_tokens(
       CheckpointError: (a ValueError) the checkpoint has no tokenizer.
       ValueError: a text shorter than one sequence, or fewer positions than asked for.
     """
-    for name, value, least in (("n", n, 1), ("seq_len", seq_len, 2), ("sequences", sequences, 1)):
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    n, seq_len = whole(n, "n", 1), whole(seq_len, "seq_len", 2)
+    sequences = None if sequences is None else whole(sequences, "sequences", 1)
     tokenizer = checkpoint.tokenizer()
     documents = read_documents() if documents is None else documents
     ids = tokenise(tokenizer, documents)
@@ -191,7 +196,7 @@ def sample_tokens(
         sequences=drawn,
         positions=tuple(position_of[row_of == i].astype(np.int32) for i in range(len(drawn))),
         text=documents.names,
-        sha256=hashlib.sha256("\0".join(documents.texts).encode()).hexdigest(),
+        sha256=documents.sha256,
         text_tokens=len(ids),
         text_sequences=len(rows),
         candidates=count,

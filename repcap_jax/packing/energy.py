@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import numbers
 import time
 from collections.abc import Callable
 from typing import Any
@@ -143,7 +144,7 @@ def minimal_energy(
     """
     began = time.monotonic()
     k, d, steps = whole(k, "k", 2), whole(d, "d", 2), whole(steps, "steps", 1)
-    if not (isinstance(s, (int, float)) and 0 <= s <= LARGEST_S):
+    if not (isinstance(s, numbers.Real) and 0 <= s <= LARGEST_S):
         raise ValueError(f"s must be a number from 0 to {LARGEST_S:g}, got {s!r}")
     starts = max(1, min(64, 2**19 // k**2)) if starts is None else whole(starts, "starts", 1)
     rate = 0.15 / d**0.5
@@ -168,10 +169,13 @@ def riesz_energy(vectors: Shaped[np.ndarray, "k d"], s: float | int = 1.0) -> fl
     Returns:
       The energy; infinite if it exceeds float64 or two points coincide.
     Raises:
-      ValueError: for a negative s.
+      ValueError: for a negative s, or rows without a direction.
     """
     if not s >= 0:
         raise ValueError(f"s must not be negative, got {s}")
+    vectors = np.asarray(vectors, np.float64)
+    if vectors.ndim != 2 or len(vectors) < 2 or not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
+        raise ValueError(f"an energy needs at least two non-zero rows of finite numbers, got shape {vectors.shape}")
     value = _objective(unit_rows64(vectors), float(s))[0]
     pairs = len(vectors) * (len(vectors) - 1) // 2
     with np.errstate(over="ignore"):

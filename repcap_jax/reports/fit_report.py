@@ -29,6 +29,7 @@ def write_fit_report(
     *,
     published: PackingGrid | None = None,
     histories: Sequence[DescentHistory] = (),
+    warnings: Sequence[str] = (),
 ) -> Path:
     """Write `fits.json`, `fit_table`, `grid_table`, all figures and `report.html`.
 
@@ -38,6 +39,7 @@ def write_fit_report(
       fits: by name of the law.
       published: a grid to draw and tabulate beside it.
       histories: of the optimiser, if the grid is one's own sweep.
+      warnings: sentences for the head of the report.
     Returns:
       The path of report.html.
     """
@@ -63,7 +65,7 @@ def write_fit_report(
         Section("Cells", tables=[cell_table(workdir, "grid_table", cells)], images=images["coherence"]),
         Section("Optimiser", images=images["history"]),
     ]
-    return write_report(workdir, _TITLE, [s for s in sections if s.images or s.tables], [])
+    return write_report(workdir, _TITLE, [s for s in sections if s.images or s.tables], warnings)
 
 
 def fit_table(workdir: Workdir, fits: Mapping[str, LawFit]) -> Table:

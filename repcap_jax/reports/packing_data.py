@@ -45,6 +45,11 @@ class CellResult:
         return self.k / self.d
 
     @property
+    def signed(self) -> bool:
+        """Whether epsilon is the largest cosine of points, not the largest |cos| of lines."""
+        return self.record.get("objective") == "codes"
+
+    @property
     def scaled(self) -> float:
         """epsilon sqrt(d), which is near 1 for any good packing of a few times d lines."""
         return self.epsilon * self.d**0.5
@@ -95,9 +100,9 @@ def _from_record(record: Mapping[str, Any], published: Mapping[str, PackingGrid]
     kind, k, d = record["kind"], record["k"], record["d"]
     grid = published.get(kind)
     known = None if grid is None else grid.at(k, d)
-    if record.get("objective") == "codes":  # the catalogue and its bounds are about lines
+    if record.get("objective") == "codes":  # the catalogue, its bounds and published grids are about lines
         bound = record["bound"], record["bound_name"]
-        return CellResult(kind, k, d, record["epsilon"], *bound, None, "", known, None, record)
+        return CellResult(kind, k, d, record["epsilon"], *bound, None, "", None, None, record)
     predicted = record.get("predicted")
     return _held_against(kind, k, d, record["epsilon"], published=known, predicted=predicted, record=record)
 
@@ -119,6 +124,6 @@ def descent_histories(workdir: Workdir, results: Sequence[CellResult], most: int
 
 
 def grid_of(results: Sequence[CellResult], kind: str, source: str) -> PackingGrid | None:
-    """The cells of one kind as a grid, for `load_grid` to read again; `None` if there is none."""
-    rows = [[cell.k, cell.d, cell.epsilon] for cell in results if cell.kind == kind]
+    """The cells of lines of one kind as a grid, for `load_grid` to read again; `None` if there is none."""
+    rows = [[cell.k, cell.d, cell.epsilon] for cell in results if cell.kind == kind and not cell.signed]
     return PackingGrid(rows, source) if rows else None

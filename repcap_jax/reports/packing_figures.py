@@ -75,7 +75,7 @@ def _coherence_panel(axes: Axes, cells: Sequence[CellResult], d: int) -> None:
     k = np.array([cell.k for cell in cells])
     axes.set(xscale="log", title=f"d = {d:,}")
     span = np.unique(np.geomspace(max(k.min() / 1.15, d + 1), max(k.max() * 1.15, d + 2), 160).round().astype(int))
-    if cells[0].record.get("objective") != "codes":
+    if not cells[0].signed:
         axes.plot(span, [coherence_bound(int(n), d).value for n in span], color=GREY, linestyle="--", linewidth=1)
     else:
         axes.plot(k, [cell.bound for cell in cells], color=GREY, linestyle="--", linewidth=1)
@@ -87,7 +87,7 @@ def _coherence_panel(axes: Axes, cells: Sequence[CellResult], d: int) -> None:
         axes.plot(*zip(*known), color=_PUBLISHED, marker="o", markersize=4.5, fillstyle="none", linestyle="none")
     axes.plot(k, [cell.epsilon for cell in cells], color=INK, marker="o", markersize=3, linewidth=1)
     top = 1.12 * max([cell.epsilon for cell in cells] + [value for _, value in known])
-    axes.set_ylim(0, top)
+    axes.set_ylim(min(0.0, 1.12 * min(cell.bound for cell in cells)), max(top, 0.05))  # codes of few points lie below 0
     axes.set_xlim(span.min() / 1.05, span.max() * 1.05)
     hidden = sum(value > top for _, value in built)
     if hidden:
@@ -125,12 +125,13 @@ def collapse_figure(results: Sequence[CellResult], laws: Sequence[Law] = ()) -> 
     """Draw epsilon sqrt(d) against k / d, where good packings of all dimensions fall on one curve.
 
     Args:
-      results: cells; only optimised ones with k > d are drawn.
+      results: cells; only optimised ones of lines with k > d are drawn.
       laws: laws to draw, at the median dimension of the cells.
     Returns:
       The figure, or None without cells.
     """
-    shown = [cell for cell in results if cell.kind == "optimised" and cell.k > cell.d and cell.epsilon > 0]
+    lines = [cell for cell in results if cell.kind == "optimised" and not cell.signed]
+    shown = [cell for cell in lines if cell.k > cell.d and cell.epsilon > 0]
     if not shown:
         return None
     colors = dimension_colors([cell.d for cell in shown])

@@ -16,10 +16,11 @@ from repcap_jax.reports.tables import Column, Row, Table, write_table
 from repcap_jax.reports.workdir import Workdir
 
 _TITLE = "Packings of near-orthogonal directions"
-_CAPTION = (
+_LINES = (
     "Coherence ε (largest |cos| over all pairs) of k directions in d dimensions, beside the bound that no arrangement "
     "passes and the best explicit construction."
 )
+_CODES = "Largest cosine ε over all pairs of k points on the sphere in d dimensions, beside the bound below all."
 
 
 def write_packing_report(workdir: Workdir, *, published: Mapping[str, PackingGrid] | None = None) -> Path:
@@ -89,7 +90,7 @@ def cell_table(workdir: Workdir, name: str, results: Sequence[CellResult]) -> Ta
     packed = [row for row in rows if row["kind"] == "optimised"]
     if beaten := sum(row["construction"] is not None and row["construction"] < row["epsilon"] for row in packed):
         notes.append(f"An explicit construction is better than the optimiser in {beaten} of {len(packed)} cells.")
-    return write_table(workdir, name, rows, columns, _CAPTION, notes)
+    return write_table(workdir, name, rows, columns, _CODES if any(cell.signed for cell in results) else _LINES, notes)
 
 
 def _row(cell: CellResult) -> Row:

@@ -92,8 +92,8 @@ def nearest_polytope(vectors: Shaped[np.ndarray, "k d"], tolerance: float | int 
       ValueError: a row without a direction.
     """
     rows = np.asarray(vectors, np.float64)
-    norms = np.linalg.norm(rows, axis=1)
-    if not (np.isfinite(norms) & (norms > 0)).all():
+    norms = np.linalg.norm(rows, axis=-1)
+    if rows.ndim != 2 or not (np.isfinite(norms) & (norms > 0)).all():
         raise ValueError("a polytope needs rows with a direction; leave out those that are zero or not finite")
     known = [polytope for polytope in ideal_polytopes() if len(polytope.vectors) == len(rows)]
     if not known:

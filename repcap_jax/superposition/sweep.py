@@ -48,7 +48,7 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """What tells the cell from the others of a run."""
-        return f"{self.study} {self.activation} n={self.n} m={self.m} S={self.sparsity:.6g}"
+        return f"{self.study} {self.activation} n={self.n} m={self.m} S={self.sparsity:.12g}"
 
     @property
     def program(self) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from repcap_jax.capacity import (
     coherence_bound,
     fit_errors,
     fit_law,
+    laws,
     load_grid,
     measured_grid,
 )
@@ -199,6 +200,13 @@ def test_the_shipped_grid():
     assert "repcap_jax.pack" in grid.source
     for k, d, epsilon in grid.cells:
         assert epsilon >= coherence_bound(int(k), int(d)).value - 1e-11
+    law = laws.WELCH_QUADRATIC
+    chosen = grid.select((grid.k / grid.d >= law.fit_range.ratio[0]) & (grid.k <= law.fit_range.square * grid.d**2))
+    assert law.fit_range.d == (chosen.d.min(), chosen.d.max())
+    assert law.fit_range.ratio[1] == pytest.approx((chosen.k / chosen.d).max(), rel=1e-4)
+    fitted = fit_law("welch-quadratic", chosen)
+    assert law.constants == pytest.approx(fitted.constants, rel=1e-4)
+    assert fitted.mape < 0.004 and not fitted.below_bound
 
 
 @pytest.mark.parametrize(

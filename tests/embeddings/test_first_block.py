@@ -1,5 +1,8 @@
 """What block 0 sees, from checkpoints of several layouts, and the gains of the norms."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -14,6 +17,7 @@ from repcap_jax.embeddings.first_block import (
 )
 from tests import oracles
 from tests.checkpoints.builders import matrix, write_model
+from tests.models.parity import DATA
 
 D = 8
 LLAMA = "model.layers.{}.self_attn.{}.weight"
@@ -28,9 +32,10 @@ def checkpoint_of(folder, tensors, **config):
 
 
 def test_separate_projections(tmp_path):
+    """Of an architecture that is known by its tensors' names alone."""
     tensors = {LLAMA.format(0, f"{part[0]}_proj"): value for part, value in parts().items()}
     tensors[LLAMA.format(1, "q_proj")] = matrix(D, D, 7)
-    with checkpoint_of(tmp_path, tensors, model_type="llama", hidden_size=D) as checkpoint:
+    with checkpoint_of(tmp_path, tensors, model_type="mystery", hidden_size=D) as checkpoint:
         found = first_projections(checkpoint)
     for part, value in parts().items():
         np.testing.assert_array_equal(found[part], value)
@@ -40,32 +45,55 @@ def test_fused_in_one(tmp_path):
     """gpt2 stores (in, out), all queries first."""
     fused = np.concatenate([matrix(D, D, seed) for seed in (1, 2, 3)])
     tensors = {"h.0.attn.c_attn.weight": np.ascontiguousarray(fused.T)}
-    with checkpoint_of(tmp_path, tensors, model_type="gpt2", n_head=2) as checkpoint:
+    with checkpoint_of(tmp_path, tensors, model_type="mystery", n_head=2) as checkpoint:
         found = first_projections(checkpoint)
     for seed, part in enumerate(("query", "key", "value"), start=1):
         np.testing.assert_array_equal(found[part], matrix(D, D, seed))
 
 
-def test_fused_by_head(tmp_path):
-    """gpt_neox and falcon store for each key head its queries, its key and its value."""
-    heads = {"query": matrix(D, D, 1).reshape(2, 2, 2, D), "key": matrix(4, D, 2).reshape(2, 1, 2, D)}
-    heads["value"] = matrix(4, D, 3).reshape(2, 1, 2, D)
-    fused = np.concatenate(list(heads.values()), axis=1).reshape(-1, D)
-    tensors = {"model.layers.0.attention.query_key_value.weight": fused}
-    options = {"model_type": "gpt_neox", "num_attention_heads": 4, "num_key_value_heads": 2}
-    with checkpoint_of(tmp_path, tensors, **options) as checkpoint:
+def by_head(rows, heads):
+    """Queries, keys and values of a tensor that holds them head by head."""
+    return np.split(rows.reshape(heads, 3, -1, rows.shape[1]), 3, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "taken_apart"),
+    [
+        ("gpt2", "h.0.attn.c_attn.weight", lambda rows, heads: np.split(rows.T, 3)),
+        ("gpt_neox", "layers.0.attention.query_key_value.weight", by_head),
+        ("bloom", "h.0.self_attention.query_key_value.weight", by_head),
+        (
+            "falcon-multi-query",  # one key and one value for all queries
+            "h.0.self_attention.query_key_value.weight",
+            lambda rows, heads: np.split(rows, [rows.shape[1], rows.shape[1] + rows.shape[1] // heads]),
+        ),
+    ],
+)
+def test_fused_of_known_families(name, tensor, taken_apart):
+    with open_checkpoint(DATA / name) as checkpoint:
+        (stored,) = [known for known in checkpoint.names() if known.endswith(tensor)]
+        heads = checkpoint.config.get("n_head") or checkpoint.config["num_attention_heads"]
+        expected = taken_apart(checkpoint.tensor(stored), heads)
         found = first_projections(checkpoint)
-    for part, value in parts().items():
-        np.testing.assert_array_equal(found[part], value)
+    for part, rows in zip(("query", "key", "value"), expected, strict=True):
+        np.testing.assert_array_equal(found[part], rows.reshape(found[part].shape))
+
+
+def test_projections_that_contradict_the_config(tmp_path):
+    config = json.loads((DATA / "llama" / "config.json").read_text())
+    shutil.copytree(DATA / "llama", tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 1}))
+    with open_checkpoint(tmp_path / "model") as checkpoint, pytest.raises(ValueError, match="config asks for"):
+        first_projections(checkpoint)
 
 
 def test_missing_projections(tmp_path):
-    with checkpoint_of(tmp_path / "a", {}, model_type="llama") as checkpoint:
+    with checkpoint_of(tmp_path / "a", {}, model_type="mystery") as checkpoint:
         with pytest.raises(ValueError, match="no projections"):
             first_projections(checkpoint)
         assert input_gain(checkpoint) is None and norm_gains(checkpoint) == {}
-    tensors = {"model.layers.0.attention.query_key_value.weight": matrix(7, D, 1)}
-    with checkpoint_of(tmp_path / "b", tensors, model_type="gpt_neox", num_attention_heads=2) as checkpoint:
+    tensors = {"model.layers.0.attention.qkv_proj.weight": matrix(7, D, 1)}
+    with checkpoint_of(tmp_path / "b", tensors, model_type="mystery", num_attention_heads=2) as checkpoint:
         with pytest.raises(ValueError, match="taken apart"):
             first_projections(checkpoint)
 

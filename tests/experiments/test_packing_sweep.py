@@ -115,6 +115,7 @@ def _slow_but_first(*cases, first=2):
         (["--ratios=-2"], "ratios k / d must be positive"),
         (["--tile=4"], "--tile"),
         (["--objective=codes", "--kinds=random"], "about lines"),
+        (["--objective=codes", "--compare=grid.json"], "grids of lines"),
         (["--compare=absent.json"], "no packing grid at absent.json"),
         (["--precision=default"], "--precision has no effect here"),
         (["--steps=0"], "--steps"),
@@ -130,7 +131,7 @@ def test_wrong_flags_of_the_sweep(flags, message, tmp_path):
     ("content", "flags", "message"),
     _slow_but_first(
         ("a,b\n1,2\n", [], "lacks the columns k, d, epsilon"),
-        ("k,d,epsilon\n20,8,0.4\n", [], "has 4 constants, but the grid has 1 cells"),
+        ("k,d,epsilon\n20,8,0.4\n", ["--laws=four-parameter"], "has 4 constants, but the grid has 1 cells"),
         ("k,d,epsilon\n4,8,0\n5,8,0\n6,8,0\n7,8,0\n", [], "no cell with k > d"),
         ("k,d,epsilon\n20,8,nan\n", [], "expected [k, d, epsilon]"),
         ("k,d,epsilon\n20,8,0.4\n", ["--laws=cubic"], "unknown law 'cubic'"),

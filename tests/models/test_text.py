@@ -121,7 +121,7 @@ def test_too_little_text(checkpoint):
 
 @pytest.mark.parametrize("options", [{"n": 0}, {"n": 2.0}, {"n": 1, "seq_len": 1}, {"n": 1, "sequences": 0}])
 def test_bad_numbers(checkpoint, options):
-    with pytest.raises((ValueError, TypeError), match="must be an integer of at least|Type-check"):
+    with pytest.raises((ValueError, TypeError), match="must be|Type-check"):
         draw(checkpoint, **options)
 
 
