@@ -19,7 +19,8 @@ from repcap_jax.reports.packing_data import CellResult, DescentHistory
 from repcap_jax.reports.style import FAINT, GREY, INK, new_figure, style
 
 _PANELS = 12  # dimensions on one page
-_LOG_STEPS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(1 + i / 5 for i in range(45)))
+_LOG_STEPS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(range(1, 10)), tuple(1 + i / 5 for i in range(45)))
+_MOST_TICKS = 7
 _PUBLISHED, _BUILT = "#CC6677", "#117733"
 
 
@@ -118,7 +119,7 @@ def round_numbers(low: float, high: float) -> list[float]:
         ticks = [step * power for power in powers for step in steps if low <= step * power <= high]
         if len(ticks) >= 3:
             break
-    return ticks
+    return ticks[:: -(-len(ticks) // _MOST_TICKS) or 1]
 
 
 def collapse_figure(results: Sequence[CellResult], laws: Sequence[Law] = ()) -> Figure | None:
