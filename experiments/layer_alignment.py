@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,9 +86,13 @@ def main() -> int:
     devices = launch.start_devices()
     devices.together(lambda: launch.check_same_work(models, "models", devices))
     settings = {name: FLAGS[name].value for name in _SETTINGS} | {"content": _content(plan)}
-    with launch.open_workdir("layer_alignment", settings, devices, **launch.generator(FLAGS.seed)) as workdir:
+    about = launch.generator(FLAGS.seed)
+    with (
+        launch.open_workdir("layer_alignment", settings, devices, **about) as workdir,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         failed = launch.sweep_models(
-            {model: model for model in models},
+            {model: model for model in models} or {"smoke-model": _smoke_model(folder)},
             lambda model, source, place: _measure(model, source, place, plan, workdir, devices),
             lambda record: _summary(workdir, record),
             workdir,
@@ -101,12 +107,13 @@ def main() -> int:
 
 def _plan(models: list[str]) -> _Plan:
     """Check the flags before anything is started."""
-    if not models:
-        raise UserError("name a model with --model=..., several with --models_file=...")
+    if not models and (FLAGS.hidden_states or not FLAGS.smoke):
+        raise UserError("name a model with --model=..., several with --models_file=..., or try --smoke")
     if FLAGS.hidden_states and len(models) > 1:
         raise UserError("--hidden_states holds the states of one model: name one --model, which gives the unembedding")
     if FLAGS.smoke:
         FLAGS.n, FLAGS.nulls, FLAGS.seq_len = min(FLAGS.n, 100), min(FLAGS.nulls, 10), min(FLAGS.seq_len, 64)
+        FLAGS.k = min(FLAGS.k, 16)
     plan = _Plan(_numbers("table_ks", 1), _numbers("table_ms", 0), _documents())
     if FLAGS.hidden_states:
         if ignored := [name for name in ("text", "n", "seq_len", "keep_first") if FLAGS[name].present]:
@@ -312,6 +319,38 @@ def _summary(workdir: Workdir, record: dict[str, Any]) -> str:
     last = z[~found.normed][-1]
     ends = f"z = {z[0]:+.1f} at the embedding, {last:+.1f} at the last block"
     return f"{len(z)} layers, {ends}, {min(z):+.1f} to {max(z):+.1f} over all ({duration(record['seconds'])})"
+
+
+def _smoke_model(folder: str) -> str:
+    """A small random llama whose tokens are single bytes."""
+    import numpy as np
+    from safetensors.numpy import save_file
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    layers, d, inner, alphabet = 3, 64, 128, sorted(ByteLevel.alphabet())
+    shapes = {"self_attn.q_proj": (d, d), "self_attn.k_proj": (d, d), "self_attn.v_proj": (d, d)}
+    shapes |= {"self_attn.o_proj": (d, d), "mlp.gate_proj": (inner, d), "mlp.up_proj": (inner, d)}
+    shapes["mlp.down_proj"] = (d, inner)
+    shapes = {f"layers.{i}.{name}": shape for i in range(layers) for name, shape in shapes.items()}
+    norms = [f"layers.{i}.{name}_layernorm" for i in range(layers) for name in ("input", "post_attention")]
+    rng = np.random.default_rng(0)
+    tensors = {
+        f"model.{name}.weight": rng.standard_normal(shape).astype(np.float32) / shape[1] ** 0.5
+        for name, shape in {"embed_tokens": (len(alphabet), d), **shapes}.items()
+    }
+    tensors |= {f"model.{name}.weight": np.ones(d, np.float32) for name in [*norms, "norm"]}
+    path = os.path.join(folder, "smoke-model")
+    os.mkdir(path)
+    save_file(tensors, os.path.join(path, "model.safetensors"))
+    config = {"model_type": "llama", "vocab_size": len(alphabet), "hidden_size": d, "intermediate_size": inner}
+    config |= {"num_hidden_layers": layers, "num_attention_heads": 4, "tie_word_embeddings": True}
+    bytewise = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    pieces = {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(alphabet)}, "merges": []}
+    tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": bytewise, "decoder": bytewise, "model": pieces}
+    for name, content in (("config", config), ("tokenizer", tokenizer)):
+        with open(os.path.join(path, f"{name}.json"), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+    return path
 
 
 if __name__ == "__main__":

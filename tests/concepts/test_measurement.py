@@ -46,7 +46,8 @@ def test_isomorphism_finds_the_concept(data):
 def test_intervention_is_linear_and_on_target(data):
     x, concepts, causal, directions = data
     states = np.random.default_rng(1).standard_normal((6, 16))
-    found = intervention(states, x, directions[0], {c.name: c for c in concepts}, causal, (0.0, 0.5, 1.0))
+    found = intervention(states, x, directions[0], {c.name: c for c in concepts}, causal, (1.0, 0.0, 0.5, 0.5))
+    assert found.alphas.tolist() == [0.0, 0.5, 1.0], "the last is the largest"
     exact = [
         np.mean((x[c.rows[:, 1]].astype(np.float64) - x[c.rows[:, 0]]) @ causal.to_embedding(directions[0].direction))
         for c in concepts
@@ -86,5 +87,7 @@ def test_bad_input(data):
         measure(states, states, [])
     with pytest.raises(ValueError, match="hidden states"):
         intervention(states[:, :3], x, directions[0], {"c0": concepts[0]}, causal)
+    with pytest.raises(ValueError, match="must be finite"):
+        intervention(states, x, directions[0], {"c0": concepts[0]}, causal, [0.1, np.nan])
     with pytest.raises(ValueError, match="at least one alpha"):
         intervention(states, x, directions[0], {}, causal)

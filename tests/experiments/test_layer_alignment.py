@@ -86,7 +86,7 @@ def test_given_states(tmp_path):
     assert cosines == sorted(cosines), "states further from the origin point more the same way"
 
     save_file({"layer_0": states["layer_0"][:, :8]}, tmp_path / "states.safetensors")
-    code, out, err = experiment.run(*flags, f"--workdir={tmp_path / 'narrow'}")
+    code, out, err = experiment.run(*flags, f"--workdir={tmp_path / 'run'}")  # the same name, but not the same states
     assert code == 1 and "d = 8, but the unembedding" in err and "has 12" in err
 
 
@@ -117,6 +117,7 @@ def test_what_does_not_fit_the_model_fails_before_it_runs(flags, message, models
             ["--model=x", "--table_ks=4,0"], "--table_ks takes whole numbers of at least 1", marks=pytest.mark.slow
         ),
         pytest.param(["--model=x,y", "--hidden_states=z"], "name one --model", marks=pytest.mark.slow),
+        pytest.param(["--model=x", "--hidden_states=setup.cfg"], "choose tokens of a text", marks=pytest.mark.slow),
         pytest.param(["--model=x", "--hidden_states=z"], "there is no file z", marks=pytest.mark.slow),
         pytest.param(["--model=x", "--n=2"], "--n", marks=pytest.mark.slow),
     ],
@@ -125,6 +126,12 @@ def test_wrong_flags(flags, message, tmp_path):
     code, out, err = experiment.run(*SMALL, *flags, f"--workdir={tmp_path / 'run'}")
     assert code == 2 and message in err and "Traceback" not in err, err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_smoke(tmp_path):
+    code, out, err = experiment.run("--smoke", f"--workdir={tmp_path}")
+    assert code == 0 and "5 layers" in out and (tmp_path / "report.html").exists(), err
 
 
 @pytest.mark.slow

@@ -100,6 +100,17 @@ def test_smoke_and_shipped_grid(tmp_path):
     assert f"welch-quadratic: A = {law.A:.5g}, B = {law.B:.5g};" in out, "the law's constants are this fit"
 
 
+@pytest.mark.slow
+def test_sweep_of_codes(tmp_path):
+    """Points, not lines: cosines below 0, and no grid for the laws, which are about lines."""
+    flags = ["--objective=codes", "--d_values=4", "--k_values=5,8", "--steps=100", "--starts=4"]
+    code, out, err = sweep.run(*flags, f"--workdir={tmp_path}")
+    assert code == 0 and (tmp_path / "report.html").exists(), err
+    assert [record["epsilon"] for record in records(tmp_path)] == pytest.approx([-0.25, 0], abs=1e-5)
+    assert not (tmp_path / "grid_optimised.json").exists()
+    assert "Largest cosine" in (tmp_path / "packing_table.md").read_text()
+
+
 def _slow_but_first(*cases, first=2):
     """Each case is a process of its own: only the first ones belong to the quick tests."""
     return [*cases[:first], *(pytest.param(*case, marks=pytest.mark.slow) for case in cases[first:])]

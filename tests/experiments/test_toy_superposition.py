@@ -63,6 +63,21 @@ def test_smoke_and_wide_models(tmp_path):
 
 
 @pytest.mark.slow
+def test_training_that_diverges(tmp_path):
+    flags = [
+        "--studies=geometry",
+        "--n=4",
+        "--m=2",
+        "--sparsities=0.5",
+        "--activations=linear",
+        "--seeds=1",
+        "--steps=9",
+    ]
+    code, out, err = toys.run(*flags, "--rate=1e30", "--nopackings", f"--workdir={tmp_path}")
+    assert code == 1 and "training diverged; choose a smaller --rate" in err and "Traceback" not in err, err
+
+
+@pytest.mark.slow
 def test_two_processes(tmp_path):
     """Both share the instances, one writes; the numbers are those of a single process."""
     own = [[f"--workdir={tmp_path / '0'}"], [f"--workdir={tmp_path / '1'}"]]

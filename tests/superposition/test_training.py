@@ -105,6 +105,8 @@ def test_result(models):
 def test_a_diverged_run_has_a_record(models):
     broken = dataclasses.replace(models.select(slice(0, 1)), loss=np.array([np.nan]))
     assert json.loads(json.dumps(broken.to_record(), allow_nan=False))["loss"] == [None]
+    seeds = dataclasses.replace(models.select(slice(0, 3)), loss=np.array([np.nan, 0.2, 0.1]))
+    assert seeds.best_of_seeds().tolist() == [2]
 
 
 def test_instances_do_not_depend_on_each_other(models):
