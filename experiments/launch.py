@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import io
 import os
 import re
@@ -341,7 +342,10 @@ def sweep_models(
     for number, ((model, source), done) in enumerate(zip(sources.items(), finished), start=1):
         place = f"[{number}/{len(sources)}] {model}"
         if done:
-            say(devices, f"{place}: finished in an earlier run")
+            told = f"{place}: finished in an earlier run"
+            if devices.writes and _changed(source, workdir, model):
+                told += ", but its files have changed since: measure it again in another --workdir"
+            say(devices, told)
             continue
         try:
             say(devices, f"{place}: {summary(measure(model, source, place))}")
@@ -352,6 +356,15 @@ def sweep_models(
             if FLAGS.fail_fast:
                 break
     return failed
+
+
+def _changed(source: str, workdir: Workdir, model: str) -> bool:
+    """Whether a local model is newer than its record."""
+    path = Path(source).expanduser()
+    files = [path] if path.is_file() else list(path.glob("*"))
+    (record,) = [record for record in workdir.records() if record["key"] == model]
+    written = datetime.datetime.fromisoformat(record["written"]).timestamp() + 1  # it is cut to the second
+    return any(file.stat().st_mtime > written for file in files)
 
 
 def source_and_revision(model: str) -> tuple[str, str | None]:

@@ -15,6 +15,7 @@ Source of the question: Guha 2026, arXiv:2606.02765.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
 import time
@@ -88,6 +89,8 @@ def _cells() -> list[Any]:
         raise UserError(f"--kinds takes {', '.join(KINDS)} or both, separated by a comma, got {', '.join(wrong)}")
     if FLAGS.objective == "codes" and "random" in kinds:
         raise UserError("--objective=codes goes with --kinds=optimised: the random baseline is about lines")
+    if FLAGS.init == "construction" and (FLAGS.starts or 1) > 1:
+        raise UserError("--init=construction is one start: leave --starts out")
     if FLAGS.objective == "codes" and (FLAGS.compare or FLAGS.compare_random):
         raise UserError("--compare and --compare_random take grids of lines: leave them out with --objective=codes")
     try:
@@ -105,7 +108,7 @@ def _published() -> dict[str, Any]:
     for kind, flag in (("optimised", "compare"), ("random", "compare_random")):
         if FLAGS[flag].value:
             try:
-                found[kind] = load_grid(FLAGS[flag].value)
+                found[kind] = load_grid(os.path.expanduser(FLAGS[flag].value))
             except (OSError, ValueError) as error:
                 raise UserError(f"--{flag}: {error}") from error
     return found
@@ -114,14 +117,15 @@ def _published() -> dict[str, Any]:
 def _work(cell: Any) -> float:
     from repcap_jax.packing.sweep import cell_work
 
-    return cell_work(cell, objective=FLAGS.objective, steps=FLAGS.steps, starts=FLAGS.starts)
+    starts = 1 if FLAGS.init == "construction" else FLAGS.starts
+    return cell_work(cell, objective=FLAGS.objective, steps=FLAGS.steps, starts=starts)
 
 
 def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, devices: Devices) -> list[str]:
     """Measure every cell that is not finished yet, cheap ones first; returns those that failed."""
     from repcap_jax.packing.sweep import TimeEstimate
 
-    finished = devices.agree([workdir.finished(cell.name) for cell in cells])
+    finished = devices.agree([_finished(cell, workdir) for cell in cells])
     left = [cell for cell, done in zip(cells, finished) if not done]
     if len(left) < len(cells):
         launch.tell(devices, f"{len(cells) - len(left)} of {len(cells)} cells were finished in an earlier run")
@@ -158,6 +162,16 @@ def _measure_all(cells: list[Any], published: dict[str, Any], workdir: Workdir, 
         names = ", ".join(cell.name for cell in too_long)
         launch.tell(devices, f"left out, because of --max_cell_seconds={limit:g}: {names}")
     return failed
+
+
+def _finished(cell: Any, workdir: Workdir) -> bool:
+    """Whether a cell is done, with its vectors if they are asked for."""
+    lacks = FLAGS.save_vectors and cell.kind == "optimised" and not workdir.path(_vectors_file(cell)).exists()
+    return workdir.finished(cell.name) and not lacks
+
+
+def _vectors_file(cell: Any) -> str:
+    return f"vectors-{safe_name(cell.name)}.npz"
 
 
 def _measure(cell: Any, place: str, expected: float, workdir: Workdir, devices: Devices) -> dict[str, Any]:
@@ -198,7 +212,7 @@ def _packing(cell: Any, key: Any, place: str, expected: float, workdir: Workdir,
         raise KeyboardInterrupt  # pack keeps the best so far; the sweep has its checkpoint to go on from
     arrays = {f"history-{name}.npz": packing.history._asdict()} if packing.steps_done else {}
     if FLAGS.save_vectors:
-        arrays[f"vectors-{name}.npz"] = {"vectors": packing.vectors}
+        arrays[_vectors_file(cell)] = {"vectors": packing.vectors}
     for file, content in arrays.items():
         workdir.save_arrays(file, **content)
     if devices.writes and checkpoints.exists():

@@ -40,7 +40,7 @@ class CapacityEstimate:
       epsilon: bound on |cosine|, mean + 2 std of the pairwise cosines in the paper.
       law: name of the law; `constants` and `source` say which one exactly.
       capacity: number of directions, not rounded; inf where it exceeds float64.
-      log10_capacity: its decimal logarithm, always finite.
+      log10_capacity: its decimal logarithm, finite for any epsilon a model can have.
       elasticity: d ln k / d ln epsilon, 0 where the capacity rests on its floor d_model.
       geometry_class: "class 2", "class 1" or "between".
       indeterminate: True where the paper gives no capacity (class 1); the law's number is still recorded.
@@ -79,14 +79,14 @@ class CapacityEstimate:
             "law": self.law,
             "constants": dict(self.constants),
             "source": self.source,
-            "log10_capacity": self.log10_capacity,
-            "elasticity": self.elasticity,
             "geometry_class": self.geometry_class,
             "indeterminate": self.indeterminate,
             "indeterminate_reason": self.reason or None,
             "extrapolates": self.extrapolates,
             "extrapolation_reasons": list(self.extrapolation_reasons),
         }
+        json_number(record, "log10_capacity", self.log10_capacity, "exceeds float64")
+        json_number(record, "elasticity", self.elasticity, "exceeds float64")
         json_number(record, "capacity", self.capacity, "exceeds float64; see log10_capacity")
         return record
 
@@ -111,7 +111,10 @@ def representational_capacity(d_model: Number, epsilon: Number, *, law: str | La
     and accepts a negative one; this does neither.
     """
     d_model = check_integer(d_model, "d_model", 1)
-    epsilon = float(check_epsilon(epsilon))
+    values = check_epsilon(epsilon)
+    if values.ndim:
+        raise TypeError(f"epsilon must be one number, got an array of shape {values.shape}")
+    epsilon = float(values)
     law = get_law(law)
     kind = geometry_class(epsilon)
     reason = ""

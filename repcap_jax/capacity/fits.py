@@ -191,8 +191,8 @@ def _held_out(law: Law, grid: PackingGrid) -> tuple[np.ndarray | None, str]:
     predicted = np.empty(len(grid))
     for value in values:
         rest = grid.d != value
-        if rest.sum() < len(law.constants):
-            return None, f"without d = {value:g} fewer cells remain than the law has constants"
+        if (rest & (grid.k > grid.d)).sum() < len(law.constants):  # cells with k <= d determine nothing
+            return None, f"without d = {value:g} fewer cells with k > d remain than the law has constants"
         predicted[~rest] = _curve(_minimise(law, grid.select(rest))[0], grid.select(~rest))
     return predicted, ""
 

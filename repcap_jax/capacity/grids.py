@@ -82,11 +82,14 @@ def _from_json(path: Path) -> PackingGrid:
     cells = content["cells"]
     if not isinstance(cells, list) or any(not isinstance(cell, list) or len(cell) != 3 for cell in cells):
         raise ValueError(f"{path}: every cell must be a list of three numbers [k, d, epsilon]")
-    return PackingGrid(cells, str(content.get("source", "")))
+    try:
+        return PackingGrid(cells, str(content.get("source", "")))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _from_csv(path: Path) -> PackingGrid:
-    with path.open(encoding="utf-8", newline="") as lines:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(line for line in lines if not line.startswith("#"))
         missing = [column for column in COLUMNS if column not in (reader.fieldnames or [])]
         if missing:

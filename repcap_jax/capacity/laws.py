@@ -348,11 +348,11 @@ WELCH_RATIO = WelchRatioLaw(
     0.302, name="welch-ratio", source=f"refit of the optimised packings published with {_PAPER}", fit_range=_OPTIMISED
 )
 WELCH_QUADRATIC = WelchQuadraticLaw(
-    1.0777,
-    0.15436,
+    1.0762,
+    0.15517,
     name="welch-quadratic",
-    source="fit to the 36 cells of the package's own grid with k / d >= 1.5 and k <= d^2 / 2 (`measured_grid`)",
-    fit_range=FitRange(d=(16, 256), ratio=(1.5, 31.25), square=0.5),
+    source="fit to the 50 cells of the package's own grid with k / d >= 1.5 and k <= d^2 / 2 (`measured_grid`)",
+    fit_range=FitRange(d=(16, 1024), ratio=(1.5, 48), square=0.5),
 )
 
 LAWS: Mapping[str, Law] = {

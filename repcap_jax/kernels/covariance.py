@@ -43,10 +43,11 @@ def row_covariance(x: Any) -> RowCovariance:
     """
     x = check_matrix(x)
     n, d = x.shape
-    total, excluded = np.zeros(d), []
+    total, largest, excluded = np.zeros(d), 0.0, []
     for start in range(0, n, BLOCK_ROWS):
         rows, usable = _usable(x[start : start + BLOCK_ROWS])
         total += rows[usable].sum(axis=0)
+        largest = max(largest, np.abs(rows[usable]).max(initial=0.0))
         excluded.append(start + np.flatnonzero(~usable))
     left_out = np.concatenate(excluded)
     count = n - len(left_out)
@@ -56,9 +57,11 @@ def row_covariance(x: Any) -> RowCovariance:
     for start in range(0, n, BLOCK_ROWS):
         rows, usable = _usable(x[start : start + BLOCK_ROWS])
         block = np.zeros((min(BLOCK_ROWS, n), d), np.float32)
-        block[: len(rows)][usable] = rows[usable] - mean
+        block[: len(rows)][usable] = (
+            rows[usable] - mean
+        ) / largest  # squares of float32 would overflow or vanish without it
         covariance += np.asarray(block_gram(block), np.float64)
-    covariance /= count
+    covariance *= largest**2 / count
     return RowCovariance(mean, (covariance + covariance.T) / 2, count, left_out)
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.spectra import orthonormal_columns
 
 _AT_ONCE = 8  # frames whose factorisations are in memory together
@@ -33,8 +34,7 @@ def grassmann_frames(key: Array, count: int, d: int, k: int) -> Float[Array, "co
       ValueError: for numbers out of range.
     Source: Mezzadri 2007 (arXiv:math-ph/0609050), section 5: with signs left free Q is not Haar (its span is).
     """
-    if count < 1:
-        raise ValueError(f"count must be at least 1, got {count}")
+    count, d, k = whole(count, "count", 1), whole(d, "d", 1), whole(k, "k", 0)
     if not 1 <= k <= d:
         raise ValueError(f"a frame in R^{d} has 1 to {d} columns, got k = {k}")
     return _frames(key, count, d, k)

@@ -35,9 +35,10 @@ def project_rows(
     precision = resolve_precision(precision)
     if x.shape[1] != directions.shape[1]:
         raise ValueError(f"rows and directions must be equally long, got {x.shape} and {directions.shape}")
-    if not np.isfinite(directions).all():
-        raise ValueError("directions hold NaN or infinite entries; a projection needs finite ones")
-    factors = np.asarray(directions, np.float32)
+    with np.errstate(over="ignore"):
+        factors = np.asarray(directions).astype(np.float32)
+    if not np.isfinite(factors).all():
+        raise ValueError("directions hold entries that are NaN, infinite or beyond float32; a projection needs others")
     out = np.empty((len(x), len(directions)), np.float32)
     for start in range(0, len(x), _BLOCK):
         rows = np.asarray(x[start : start + _BLOCK])

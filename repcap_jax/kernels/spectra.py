@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64
 
+from repcap_jax.kernels.checks import whole
 from repcap_jax.kernels.placement import check_matrix
 from repcap_jax.kernels.precision import PRECISIONS
 
@@ -52,19 +53,21 @@ def gram_matrix(x: Any, *, centre: bool = False, scale: Any = None) -> Float64[n
     factors = np.ones(d) if scale is None else np.asarray(scale, np.float64)
     if factors.shape != (d,) or not np.isfinite(factors).all():
         raise ValueError(f"scale must hold {d} finite factors, one a column, got shape {factors.shape}")
-    total = np.zeros(d)
+    total, largest = np.zeros(d), 0.0
     for start in range(0, n, BLOCK_ROWS):
-        total += np.asarray(x[start : start + BLOCK_ROWS]).astype(np.float64).sum(axis=0)
+        block = np.asarray(x[start : start + BLOCK_ROWS]).astype(np.float64)
+        total += block.sum(axis=0)
+        largest = max(largest, float(np.abs(block * factors).max()))
     if not np.isfinite(total).all():
         raise ValueError("the matrix holds NaN or infinite entries; singular vectors need finite ones")
-    mean = total / n
+    mean, largest = total / n, largest or 1.0  # squares of float32 would overflow or vanish without it
     gram = np.zeros((d, d))
     for start in range(0, n, BLOCK_ROWS):
-        block = (np.asarray(x[start : start + BLOCK_ROWS]).astype(np.float64) - mean) * factors
+        block = (np.asarray(x[start : start + BLOCK_ROWS]).astype(np.float64) - mean) * factors / largest
         padded = np.zeros((min(BLOCK_ROWS, n), d), np.float32)
         padded[: len(block)] = block
         gram += np.asarray(block_gram(padded), np.float64)
-    gram = (gram + gram.T) / 2
+    gram = (gram + gram.T) / 2 * largest**2
     return gram if centre else gram + n * np.outer(mean * factors, mean * factors)
 
 
@@ -89,7 +92,7 @@ def right_singular_vectors(
     Raises:
       TypeError, ValueError: see `gram_matrix`; or k is out of range.
     """
-    d = check_matrix(x).shape[1]
+    d, k = check_matrix(x).shape[1], whole(k, "k", 0)
     if not 1 <= k <= d:
         raise ValueError(f"a matrix with {d} columns has 1 to {d} right singular vectors, got k = {k}")
     eigenvalues, vectors = np.linalg.eigh(gram_matrix(x, centre=centre, scale=scale))

@@ -8,6 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import betaincinv, roots_jacobi
 
 from repcap_jax.capacity import CoherenceBound
+from repcap_jax.kernels.checks import whole
 
 MAX_LEVEL = 40
 
@@ -24,8 +25,11 @@ def code_bound(k: int, d: int) -> CoherenceBound:
       d: dimension, >= 2.
     Returns:
       CoherenceBound(value, name).
+    Raises:
+      TypeError, ValueError: for numbers out of range.
     Source: Rankin 1955; Levenshtein 1992.
     """
+    k, d = whole(k, "k", 2), whole(d, "d", 2)
     if d == 2:
         return CoherenceBound(math.cos(2 * math.pi / k), "regular polygon")
     if k <= d + 1:

@@ -173,9 +173,6 @@ def riesz_energy(vectors: Shaped[np.ndarray, "k d"], s: float | int = 1.0) -> fl
     """
     if not s >= 0:
         raise ValueError(f"s must not be negative, got {s}")
-    vectors = np.asarray(vectors, np.float64)
-    if vectors.ndim != 2 or len(vectors) < 2 or not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
-        raise ValueError(f"an energy needs at least two non-zero rows of finite numbers, got shape {vectors.shape}")
     value = _objective(unit_rows64(vectors), float(s))[0]
     pairs = len(vectors) * (len(vectors) - 1) // 2
     with np.errstate(over="ignore"):
@@ -249,7 +246,8 @@ def _objective(rows: np.ndarray, s: float) -> tuple[float, np.ndarray]:
         value, weights = float(closeness.mean()), np.full(len(i), 1 / len(i))
     else:
         value = float(logsumexp(s * closeness)) / s
-        weights = np.exp(s * (closeness - value))
+        with np.errstate(invalid="ignore"):  # coinciding points: infinity less infinity
+            weights = np.exp(s * (closeness - value))
     pull = (weights / np.maximum(squared, 1e-300))[:, None] * apart
     gradient = np.zeros_like(rows)
     np.add.at(gradient, i, -pull)

@@ -203,11 +203,12 @@ class _Run:
         return Tiling(self.settings.tile, self.mesh, dtype)
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must share with this run to be continued by it; the number of devices need not agree."""
+        """What a checkpoint must share with this run to be continued by it. Devices and tile need not agree: they move
+        the last bits of the sums alone."""
         data, impl = self.task.key_record()
         given = None if self.start.vectors is None else hashlib.sha256(self.start.vectors.tobytes()).hexdigest()
         settings = self.settings.to_record()
-        del settings["devices"]
+        del settings["devices"], settings["tile"]
         return {"k": self.task.k, "d": self.task.d, "key": list(data), "key_impl": impl, "given": given, **settings}
 
     def descend(self, store: RunStore | None) -> None:

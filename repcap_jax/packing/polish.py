@@ -7,15 +7,27 @@ from jaxtyping import Float64, Shaped
 from scipy import sparse
 from scipy.optimize import linprog
 
+from repcap_jax.kernels.checks import one_of
+from repcap_jax.packing.objective import OBJECTIVES
+
 _FIRST_RADIUS = 2e-3
 _ENOUGH = 1e-9  # no float32 vector can show less
 _MAX_ROUNDS = 60
 
 
 def unit_rows64(vectors: Shaped[np.ndarray, "k d"]) -> Float64[np.ndarray, "k d"]:
-    """The rows in float64, of unit length."""
+    """The rows in float64, of unit length.
+
+    Raises:
+      ValueError: fewer than two rows, or one that is zero or not finite.
+    """
     rows = np.asarray(vectors, np.float64)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    if rows.ndim != 2 or len(rows) < 2:
+        raise ValueError(f"a packing is a matrix of at least two rows, got shape {rows.shape}")
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not (np.isfinite(norms) & (norms > 0)).all():
+        raise ValueError("a packing needs rows with a direction; some are zero or not finite")
+    return rows / norms
 
 
 def exact_coherence(vectors: Shaped[np.ndarray, "k d"], objective: str, block: int = 1024) -> float:
@@ -27,12 +39,14 @@ def exact_coherence(vectors: Shaped[np.ndarray, "k d"], objective: str, block: i
       block: rows and columns of a block.
     Returns:
       The coherence; rows are brought to unit length in float64 first.
+    Raises:
+      ValueError: fewer than two rows, one that is zero or not finite, or an unknown objective.
     """
-    best = -np.inf
-    for i in range(0, len(vectors), block):
-        own = unit_rows64(vectors[i : i + block])
-        for j in range(i, len(vectors), block):
-            cosines = own @ unit_rows64(vectors[j : j + block]).T
+    one_of(objective, OBJECTIVES, "objective")
+    rows, best = unit_rows64(vectors), -np.inf
+    for i in range(0, len(rows), block):
+        for j in range(i, len(rows), block):
+            cosines = rows[i : i + block] @ rows[j : j + block].T
             if i == j:
                 np.fill_diagonal(cosines, 0.0 if objective == "lines" else -1.0)
             largest = cosines.max()

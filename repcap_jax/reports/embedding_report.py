@@ -105,6 +105,7 @@ def _left_out(results: Sequence[ModelResult]) -> list[str]:
             sentences.append(
                 f"Only moments were computed, so the figures of {matrix} distributions leave out {', '.join(bare)}."
             )
-    if all(estimate["indeterminate"] for r in results for estimate in r.capacities()[1:2] or r.capacities()):
+    estimates = [estimate for r in results for estimate in r.capacities()[1:2] or r.capacities()]
+    if estimates and all(estimate["indeterminate"] for estimate in estimates):
         sentences.append("Every model is class 1: capacity is indeterminate, and is not drawn against width.")
     return sentences

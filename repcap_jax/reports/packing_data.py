@@ -70,10 +70,16 @@ class DescentHistory:
 def sweep_results(
     workdir: Workdir, published: Mapping[str, PackingGrid] | None = None
 ) -> tuple[list[CellResult], list[str]]:
-    """The finished cells of a packing sweep by kind, d and k, and a sentence for each cell that failed."""
-    done = [record for record in workdir.records() if record["status"] == "done"]
+    """The finished cells of a packing sweep by kind, d and k, and a sentence for each cell that failed.
+
+    Of random cells of one size, the one with the most draws.
+    """
+    done = {}
+    for record in sorted(workdir.records(), key=lambda record: record.get("trials") or 0):
+        if record["status"] == "done":
+            done[record["kind"], record["d"], record["k"]] = record
     failed = [record for record in workdir.records() if record["status"] == "failed"]
-    results = [_from_record(record, published or {}) for record in done]
+    results = [_from_record(record, published or {}) for record in done.values()]
     results.sort(key=lambda cell: (cell.kind, cell.d, cell.k))
     return results, [f"{record['key']} failed: {record['error']['message']}" for record in failed]
 

@@ -38,7 +38,9 @@ def write_packing_report(workdir: Workdir, *, published: Mapping[str, PackingGri
         return write_report(workdir, _TITLE, [], warnings)
     for kind in ("optimised", "random"):
         grid = grid_of(results, kind, _provenance(workdir.run, kind))
-        if grid is not None:
+        if grid is None:
+            workdir.path(f"grid_{kind}.json").unlink(missing_ok=True)  # of an earlier run with other settings
+        else:
             workdir.write_text(f"grid_{kind}.json", dump_line(grid.to_record()) + "\n")
     figures = {
         "coherence": (
@@ -120,5 +122,7 @@ def _provenance(run: Mapping[str, Any], kind: str) -> str:
     version = (run.get("versions") or {}).get("repcap_jax") or "?"
     commit = ((run.get("git") or {}).get("commit") or "unknown")[:12]
     what = "repcap_jax.pack" if kind == "optimised" else "best of random draws"
-    told = ", ".join(f"{name} = {value}" for name, value in settings.items() if value not in (None, False))
+    told = ", ".join(
+        f"{name} = {value}" for name, value in settings.items() if value is not None and value is not False
+    )
     return f"{what}, repcap_jax {version} (commit {commit}), {told}, run started {run.get('started', '?')}"

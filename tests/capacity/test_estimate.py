@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from repcap_jax.capacity import (
@@ -61,6 +62,8 @@ def test_record_is_json_even_when_capacity_overflows():
     assert estimate.capacity == math.inf and math.isfinite(estimate.log10_capacity)
     record = json.loads(json.dumps(estimate.to_record(), allow_nan=False))
     assert record["capacity"] is None and "float64" in record["capacity_reason"]
+    record = json.loads(json.dumps(representational_capacity(768, 1e200).to_record(), allow_nan=False))
+    assert record["log10_capacity"] is None and "float64" in record["log10_capacity_reason"]
     record = json.loads(json.dumps(representational_capacity(4096, 0.05).to_record(), allow_nan=False))
     assert record["indeterminate_reason"] is None and record["capacity"] > 4096
 
@@ -75,6 +78,11 @@ def test_bad_epsilon(epsilon):
     for call in (lambda: representational_capacity(64, epsilon), lambda: geometry_class(epsilon)):
         with pytest.raises(ValueError, match="epsilon must be finite"):
             call()
+
+
+def test_several_epsilons():
+    with pytest.raises(Exception, match="epsilon must be one number|Type-check"):
+        representational_capacity(64, np.array([0.1, 0.2]))
 
 
 @pytest.mark.parametrize("d_model", [0, -3, 2.5, math.nan])

@@ -115,6 +115,12 @@ def test_one_dimension_cannot_be_held_out_nor_fix_c():
     assert record["held_out_reason"] and record["intervals_reason"]
 
 
+def test_cells_that_determine_nothing_are_not_fitted_to():
+    """Without d = 4 only cells with k <= d are left, of which every ratio law says 0."""
+    fit = fit_law("ratio", [[8, 4, 0.3], [16, 4, 0.5], [32, 4, 0.6], [8, 32, 0], [16, 32, 0]])
+    assert fit.held_out is None and "without d = 4 fewer cells with k > d" in fit.held_out_reason
+
+
 def test_error_definitions():
     errors = fit_errors(np.array([1.0, 2.0, 5.0]), np.array([1.0, 1.0, 4.0]))
     assert errors.rmse == pytest.approx(math.sqrt(2 / 3))
@@ -149,6 +155,8 @@ def test_grids_from_files(tmp_path):
     assert from_json.k.tolist() == [100, 200] and from_json.epsilon.tolist() == [0.1, 0.2]
     assert json.loads(json.dumps(from_json.to_record()))["cells"] == cells
     assert fit_law("ratio", tmp_path / "grid.json").all_cells.n_cells == 2
+    (tmp_path / "spreadsheet.csv").write_text("k,d,epsilon\n9,4,0.5\n", encoding="utf-8-sig")
+    assert load_grid(tmp_path / "spreadsheet.csv").cells.tolist() == [[9, 4, 0.5]]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +166,7 @@ def test_grids_from_files(tmp_path):
         ("a.json", "[[1, 2, 3]]", "cells"),
         ("a.json", '{"cells": [[1, 2]]}', "three numbers"),
         ("a.json", '{"cells": []}', "at least one"),
+        ("a.json", '{"cells": [["a", 32, 0.1]]}', "a.json"),
         ("a.json", '{"cells": [[64, 2000, 0.1], [-1, 2, 3]]}', "row 1"),
         ("a.csv", "k,dim,eps\n1,2,3\n", "lacks the columns d, epsilon"),
         ("a.csv", "", "lacks the columns"),
@@ -206,7 +215,7 @@ def test_the_shipped_grid():
     assert law.fit_range.ratio[1] == pytest.approx((chosen.k / chosen.d).max(), rel=1e-4)
     fitted = fit_law("welch-quadratic", chosen)
     assert law.constants == pytest.approx(fitted.constants, rel=1e-4)
-    assert fitted.mape < 0.004 and not fitted.below_bound
+    assert fitted.mape < 0.005 and not fitted.below_bound
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,11 @@ def test_sweep_fails_goes_on_and_resumes(models, tmp_path):
         assert (workdir / f"{name}.png").stat().st_size > 1000 and (workdir / f"{name}.pdf").stat().st_size > 1000
 
     # The same command again: finished models are not measured again, the failed one is tried again.
-    before = len(records(workdir))
+    before, later = len(records(workdir)), time.time() + 60
+    os.utime(models / "flat.npy", (later, later))
     code, out, err = run(*flags)
     assert code == 1 and out.count("finished in an earlier run") == 2 and len(records(workdir)) == before + 1
+    assert [line.split(":")[0][-8:] for line in out.splitlines() if "have changed since" in line] == ["flat.npy"]
     # Other settings are other results.
     code, out, err = run(f"--model={models / 'flat.npy'}", f"--workdir={workdir}", "--bins=100", "--cpu_devices=1")
     assert code == 0 and "finished in an earlier run" not in out, err

@@ -54,3 +54,13 @@ def test_bad_input():
         project_rows(rows(4, 5), np.full((1, 5), np.nan))
     with pytest.raises(ValueError, match="two usable rows"):
         row_covariance(np.eye(3)[:1])
+
+
+def test_scale_of_a_covariance_does_not_matter():
+    x = rows(90, 4).astype(np.float64)
+    np.testing.assert_allclose(row_covariance(x * 1e25).covariance / 1e50, row_covariance(x).covariance, rtol=1e-6)
+
+
+def test_directions_beyond_float32():
+    with pytest.raises(ValueError, match="beyond float32"):
+        project_rows(rows(9), np.full((1, 12), 1e39))

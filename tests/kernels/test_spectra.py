@@ -74,3 +74,12 @@ def test_bad_input():
     ):
         with pytest.raises(ValueError, match=says):
             call()
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e25])
+def test_scale_does_not_matter(factor):
+    """Squares of such entries are beyond float32."""
+    x = np.random.default_rng(3).standard_normal((40, 5)) * [5, 4, 3, 2, 1]
+    plain, scaled = right_singular_vectors(x, 2), right_singular_vectors(x * factor, 2)
+    np.testing.assert_allclose(scaled.vectors, plain.vectors, atol=1e-6)
+    np.testing.assert_allclose(scaled.values, plain.values * factor, rtol=1e-6)

@@ -35,3 +35,9 @@ def test_very_many_points():
     """Beyond the last level the volume of caps takes over: cos theta -> 1 as k^(-2/(d-1))."""
     bound = code_bound(10**7, 3)
     assert bound.name == "cap packing" and 1 - 2e-6 < bound.value < 1
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 3), (5, 1), (30.0, 3)])
+def test_bad_input(k, d):
+    with pytest.raises(Exception, match="k must be|d must be|Type-check"):
+        code_bound(k, d)

@@ -44,3 +44,11 @@ def test_never_worse_and_stops_at_the_floor():
     before = exact_coherence(rows, "lines")
     assert exact_coherence(sharpen(rows, "lines", rounds=3), "lines") < before
     np.testing.assert_allclose(exact_coherence(sharpen(rows, "lines", floor=before), "lines"), before, atol=1e-15)
+
+
+@pytest.mark.parametrize("vectors", [np.eye(3)[:1], np.zeros((0, 4)), np.diag([1.0, 0, 1]), np.diag([1.0, np.nan, 1])])
+def test_vectors_without_a_coherence(vectors):
+    with pytest.raises(ValueError, match="a packing"):
+        exact_coherence(vectors, "lines")
+    with pytest.raises(ValueError, match="objective must be one of"):
+        exact_coherence(np.eye(3), "Lines")
