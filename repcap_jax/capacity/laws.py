@@ -349,9 +349,9 @@ WELCH_RATIO = WelchRatioLaw(
 )
 WELCH_QUADRATIC = WelchQuadraticLaw(
     1.0762,
-    0.15517,
+    0.15516,
     name="welch-quadratic",
-    source="fit to the 50 cells of the package's own grid with k / d >= 1.5 and k <= d^2 / 2 (`measured_grid`)",
+    source="fit to the 53 cells of the package's own grid with k / d >= 1.5 and k <= d^2 / 2 (`measured_grid`)",
     fit_range=FitRange(d=(16, 1024), ratio=(1.5, 48), square=0.5),
 )
 

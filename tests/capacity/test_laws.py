@@ -23,7 +23,7 @@ def test_equations():
     welch = math.sqrt((k - d) / (d * (k - 1)))
     assert laws.WELCH_RATIO.epsilon(k, d) == pytest.approx(welch * (1 + 0.302 * math.log(k / d)))
     assert laws.WELCH_QUADRATIC.epsilon(k, d) == pytest.approx(
-        welch * math.sqrt(1.0762 + 0.15517 * math.log(k / d) ** 2)
+        welch * math.sqrt(1.0762 + 0.15516 * math.log(k / d) ** 2)
     )
 
 
