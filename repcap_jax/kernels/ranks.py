@@ -282,6 +282,7 @@ def _as_float32(rows: np.ndarray) -> np.ndarray:
     plain = rows.astype(np.float32)
     width = np.ptp(plain.astype(np.float64), axis=1)
     fits = np.all(plain.astype(rows.dtype) == rows) and np.all((width == 0) | ((width > 1e-30) & (width < 1e30)))
+    fits &= np.all((plain == 0) | (np.abs(plain) >= np.finfo(np.float32).tiny))  # devices flush smaller ones to 0
     if fits:
         return plain
     return np.stack([np.unique(row, return_inverse=True)[1].reshape(-1) for row in rows]).astype(np.float32)

@@ -94,6 +94,8 @@ def pack(
       keeps the last vectors; schedule, smooth maximum, tangent steps and polish are ours.
     """
     began = time.monotonic()
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"key must be a jax.random key, for instance jax.random.key(0), got {key!r}")
     k, d = whole(k, "k", 2), whole(d, "d", 2)
     objective = one_of(objective, OBJECTIVES, "objective")
     dtype = one_of(dtype, PRODUCT_DTYPES, "dtype")

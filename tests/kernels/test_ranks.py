@@ -153,3 +153,7 @@ def test_bad_types():
         spearman(np.array(["x", "y"]), np.arange(2))
     with pytest.raises(TypeError, match="real numbers"):
         spearman(np.arange(2), np.arange(2) + 1j)
+
+
+def test_numbers_too_small_for_float32_keep_their_order():
+    assert float(spearman(np.array([0, 1e-40, 2e-40, 1], np.float32), [0, 1, 2, 3])) == 1
