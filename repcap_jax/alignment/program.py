@@ -194,11 +194,12 @@ def _fold(gram: _Gram, first_equal: Array, plan: Plan) -> Float[Array, " pairs"]
         equal_back = first_equal[::-1][:half]
         upper = jnp.where(first_equal[:half, None] == first_equal, 1.0, jnp.minimum(upper, 1.0))
         lower = jnp.where(equal_back[:, None] == equal_back, 1.0, jnp.minimum(lower, 1.0))
-    i, j = (lax.broadcasted_iota(jnp.int32, (half, n - 1), axis) for axis in (0, 1))
+    i, j = (lax.broadcasted_iota(jnp.int32, (half, half - 1), axis) for axis in (0, 1))
     # Entry j of row i is pair (i, j + 1) from i on, and before it pair (n - 1 - i, n - 1 - j).
-    pairs = jnp.where(j >= i, upper[:, 1:], jnp.pad(lower, ((0, 0), (0, n - 1 - half))))
+    shared = jnp.where(j >= i, upper[:, 1:half], lower[:, : half - 1])
     # Of an odd number of rows the middle one, which comes last, shares with itself: its second half is its first.
-    pairs = pairs.reshape(-1)[: n * (n - 1) // 2]
+    alone = upper[: n - half, half:]
+    pairs = jnp.concatenate([shared.reshape(-1), alone.reshape(-1)])
     # Behind the barrier the pairs are read several times: without it they would be computed as often.
     return lax.optimization_barrier(pairs)
 
