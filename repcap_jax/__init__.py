@@ -63,7 +63,8 @@ _HOMES = {
         "random_coherence",
         "riesz_energy",
     ),
-    "repcap_jax.kernels.reducers": ("Extremes", "Histogram", "NearestNeighbours", "PairsAbove"),
+    "repcap_jax.kernels.listing": ("PairsAbove",),
+    "repcap_jax.kernels.reducers": ("Extremes", "Histogram", "NearestNeighbours"),
     "repcap_jax.superposition": (
         "ToyModels",
         "feature_clusters",

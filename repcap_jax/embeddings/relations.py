@@ -12,6 +12,7 @@ from scipy import sparse
 
 from repcap_jax.embeddings.similarity import duplicate_rows
 from repcap_jax.kernels.counting import Counter
+from repcap_jax.kernels.listing import PairsAbove, PairsResult
 from repcap_jax.kernels.moments import cosine_moments
 from repcap_jax.kernels.pairs import Progress, fold_pairs
 from repcap_jax.kernels.placement import check_matrix
@@ -20,8 +21,6 @@ from repcap_jax.kernels.reducers import (
     Histogram,
     NearestNeighbours,
     Neighbours,
-    PairsAbove,
-    PairsResult,
     Tile,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Wales and Ulker 2006 (Phys. Rev. B 74, 212101) and the tables that grew from it; putative minima but for N = 2 to 6
-# and 12, which are proven. `tests/packing/test_energy.py` reaches each of them from random starts.
+# and 12, which are proven. Each was reached from random starts; `tests/packing/test_energy.py` does so up to 32.
 _PUBLISHED = """
 2 0.5
 3 1.732050808
@@ -36,13 +36,31 @@ _PUBLISHED = """
 30 359.603945904
 31 385.530838063
 32 412.261274651
+33 440.204057448
+34 468.904853281
+35 498.569872491
+36 529.122408375
+37 560.618887731
+38 593.038503566
+39 626.389009017
+40 660.675278835
+41 695.916744342
+42 732.078107544
+43 769.190846459
+44 807.174263085
+45 846.188401061
+46 886.167113639
+47 927.059270680
+48 968.713455344
+49 1011.557182654
+50 1055.182314726
 """
 
 _ENERGIES = {int(count): float(energy) for count, energy in map(str.split, _PUBLISHED.strip().splitlines())}
 
 
 def published_thomson_energy(k: int) -> float | None:
-    """The least published Thomson energy of k points; `None` beyond the table, which goes from 2 to 32.
+    """The least published Thomson energy of k points; `None` beyond the table, which goes from 2 to 50.
 
     Args:
       k: number of points.

@@ -9,7 +9,8 @@ _WALK = """
     import numpy as np
     from repcap_jax.embeddings.relations import CountAbove
     from repcap_jax.kernels.pairs import fold_pairs
-    from repcap_jax.kernels.reducers import Histogram, NearestNeighbours, PairsAbove
+    from repcap_jax.kernels.listing import PairsAbove
+    from repcap_jax.kernels.reducers import Histogram, NearestNeighbours
 
     n, d, others = 262_144, 32, 2048
     reducers = [Histogram(2000), NearestNeighbours(5), NearestNeighbours(1, opposed=True), PairsAbove(0.99, 4096)]

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from repcap_jax.kernels import walk
+from repcap_jax.kernels.listing import PairsAbove
 from repcap_jax.kernels.pairs import fold_pairs, nearest_neighbours, pair_histogram
 from repcap_jax.kernels.placement import bucket
-from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours, PairsAbove
+from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours
 from tests import oracles
 
 N, D = 700, 24

@@ -7,9 +7,10 @@ import textwrap
 
 import numpy as np
 
+from repcap_jax.kernels.listing import PairsAbove
 from repcap_jax.kernels.moments import cosine_moments
 from repcap_jax.kernels.pairs import fold_pairs
-from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours, PairsAbove
+from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours
 from tests import oracles
 from tests.processes import free_port, outputs_of
 
@@ -24,7 +25,8 @@ _PROCESS = textwrap.dedent(
     from repcap_jax.kernels.moments import cosine_moments
     from repcap_jax.kernels.pairs import fold_pairs
     from repcap_jax.kernels.placement import device_mesh
-    from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours, PairsAbove
+    from repcap_jax.kernels.listing import PairsAbove
+    from repcap_jax.kernels.reducers import Extremes, Histogram, NearestNeighbours
 
     x = np.load(sys.argv[3], mmap_mode="r")
     reducers = [Histogram(100), NearestNeighbours(2), Extremes(), PairsAbove(0.5, 1000)]
