@@ -227,7 +227,8 @@ class FourParameterLaw(Law):
 
     def _excess(self, d, epsilon):
         """ln(k^a / d)."""
-        return (d**self.c * epsilon**2 / self.C) ** (1 / self.b)
+        with np.errstate(over="ignore"):
+            return (d**self.c * epsilon**2 / self.C) ** (1 / self.b)
 
     def _inverse(self, d, epsilon):
         return (np.log(d) + self._excess(d, epsilon)) / self.a
