@@ -59,6 +59,7 @@ def test_sweep_fails_goes_on_and_resumes(models, tmp_path):
     assert code == 0 and "finished in an earlier run" not in out, err
 
 
+@pytest.mark.slow
 def test_killed_run_restarts(models, tmp_path):
     """SIGKILL in the middle of a sweep: what was finished stays, the rest is done on the next start."""
     rng = np.random.default_rng(2)
@@ -169,6 +170,7 @@ def test_wrong_flags_are_refused_before_any_work(flags, says, tmp_path):
     assert not (tmp_path / "run" / "records.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_names_that_are_no_utf8(models, tmp_path):
     """A Latin-1 file name is a name like any other, and so is one with a hash."""
     strange = [os.fsencode(tmp_path) + name for name in (b"/caf\xe9.npy", b"/C#.npy")]
@@ -184,6 +186,7 @@ def test_names_that_are_no_utf8(models, tmp_path):
     assert len(records(tmp_path / "run")) == 2
 
 
+@pytest.mark.slow
 def test_absent_coordinator(tmp_path):
     flags = [f"--coordinator=127.0.0.1:{free_port()}", "--processes=2", "--process_id=1", "--rendezvous_timeout=2"]
     code, out, err = run("--smoke", "--distributed", *flags, f"--workdir={tmp_path / 'run'}")

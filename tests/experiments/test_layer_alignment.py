@@ -69,6 +69,7 @@ def test_models_are_scored_layer_by_layer_and_resumed(models, tmp_path):
     assert again["score"]["rho"] == cells[1]["score"]["rho"], "the same seed gives the same score"
 
 
+@pytest.mark.slow
 def test_given_states(tmp_path):
     """States of any framework, with a matrix as unembedding; layer_10 comes after layer_2."""
     rng = np.random.default_rng(1)

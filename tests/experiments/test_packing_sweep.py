@@ -53,6 +53,7 @@ def test_sweep_writes_what_it_promises(swept):
     assert cosines.max() == pytest.approx(cell["epsilon"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_sweep_skips_finished_cells(swept):
     workdir, _, flags, _ = swept
     before = len(records(workdir))
@@ -61,6 +62,7 @@ def test_sweep_skips_finished_cells(swept):
     assert len(records(workdir)) == before + 6
 
 
+@pytest.mark.slow
 def test_killed_cell_goes_on(tmp_path):
     """Killed within a long cell, the sweep starts again at its checkpoint or at the cell, and ends."""
     flags = ["--d_values=8", "--k_values=60,700", "--steps=400", "--starts=1", f"--workdir={tmp_path / 'run'}"]
@@ -76,6 +78,7 @@ def test_killed_cell_goes_on(tmp_path):
     assert [record["k"] for record in records(tmp_path / "run")] == [60, 700]
 
 
+@pytest.mark.slow
 def test_fit_of_a_sweep_and_of_a_file(swept, tmp_path):
     workdir, published, _, _ = swept
     flags = [f"--published={published}", f"--workdir={tmp_path / 'fit'}", "--laws=jl,ratio,welch_quadratic"]
@@ -91,6 +94,7 @@ def test_fit_of_a_sweep_and_of_a_file(swept, tmp_path):
     assert code == 0 and not (tmp_path / "fit" / "history.png").exists(), err
 
 
+@pytest.mark.slow
 def test_smoke_and_shipped_grid(tmp_path):
     code, out, err = sweep.run("--smoke", f"--workdir={tmp_path / 'sweep'}")
     assert code == 0 and (tmp_path / "sweep" / "report.html").exists(), err

@@ -43,6 +43,7 @@ def test_device_count(devices, mesh_of):
     assert_moments(gaussian(5000, 40, 0.3), mesh=mesh_of(devices))
 
 
+@pytest.mark.slow
 def test_slabs(monkeypatch, mesh_of):
     """Rows that do not fit at once go through in parts."""
     monkeypatch.setattr(moments, "_SLAB_BYTES", 1)
@@ -94,6 +95,7 @@ def test_invariances(seed, n, d):
         assert got.mean == pytest.approx(base.mean, abs=1e-6) and got.std == pytest.approx(base.std, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_fewer_rows_than_columns(mesh_of):
     """The pairs are summed, and no d x d matrix is formed: here it would take 6 GiB."""
     x = gaussian(40, 40_000, 0.3)

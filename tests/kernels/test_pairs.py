@@ -105,6 +105,7 @@ def test_rectangular_walk(x, y, mesh_of, devices):
     np.testing.assert_array_equal(result.excluded_columns, [0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_streaming_from_the_host(x, y, mesh_of, devices):
     """A device that holds four tiles of rows at a time sees the matrix slab by slab, with the same result."""
@@ -126,6 +127,7 @@ def test_tile_size_changes_no_count(x, mesh_of, tile, devices):
     np.testing.assert_array_equal(counts, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2, 3, 8])
 def test_large_tiles_of_a_larger_matrix(mesh_of, devices):
     """Several tiles of 4,096, and what is left over."""
