@@ -137,7 +137,7 @@ def _train_all(cells: list[Any], workdir: Workdir, devices: Devices) -> list[str
             failed += [cell.name for cell in lost]
             for cell in lost:
                 workdir.failed(cell.name, error, study=cell.study, sparsity=cell.sparsity)
-            print(f"{lost[0].name} to {lost[-1].name}: failed: {error}", file=sys.stderr, flush=True)
+            print(f"{', '.join(cell.name for cell in lost)}: failed: {error}", file=sys.stderr, flush=True)
             if FLAGS.fail_fast:
                 break
     return failed

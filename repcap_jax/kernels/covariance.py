@@ -57,9 +57,8 @@ def row_covariance(x: Any) -> RowCovariance:
     for start in range(0, n, BLOCK_ROWS):
         rows, usable = _usable(x[start : start + BLOCK_ROWS])
         block = np.zeros((min(BLOCK_ROWS, n), d), np.float32)
-        block[: len(rows)][usable] = (
-            rows[usable] - mean
-        ) / largest  # squares of float32 would overflow or vanish without it
+        # Without the division squares of float32 would overflow or vanish.
+        block[: len(rows)][usable] = (rows[usable] - mean) / largest
         covariance += np.asarray(block_gram(block), np.float64)
     covariance *= largest**2 / count
     return RowCovariance(mean, (covariance + covariance.T) / 2, count, left_out)
